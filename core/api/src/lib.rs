@@ -1,0 +1,35 @@
+//! Kubernetes objects as the cores see them, and the rules of their API.
+//!
+//! **Views** ([`Pod`], [`Service`], ...) are lean: they hold the fields that we read and ignore the rest. A view is never
+//! written back; what we write is a patch or an object that we own whole, so fields that we do not know survive.
+//!
+//! **Rules** work on JSON values, because a rule must be total over whatever a client sends: `default_*` fills in,
+//! `drop_*` removes the fields of a switched-off gate, `validate_*` returns every error it finds. Whether a value has the
+//! right JSON type is the decoder's question (a 400, not a field error); a rule treats a value of a wrong type as absent
+//! unless its specification says otherwise.
+
+pub mod duration;
+pub mod field;
+pub mod gates;
+pub mod int_or_string;
+pub mod json;
+pub mod lease;
+pub mod meta;
+pub mod names;
+pub mod node;
+pub mod note;
+pub mod pod;
+pub mod selector;
+pub mod service;
+pub mod timestamp;
+
+pub use gates::{FeatureGates, Gate};
+pub use int_or_string::IntOrString;
+pub use lease::Lease;
+pub use meta::{Kind, ObjectMeta, OwnerReference, Scope};
+pub use node::Node;
+pub use note::{Note, NoteType, ObjectReference};
+pub use pod::Pod;
+pub use selector::{FieldSelector, LabelSelector, Selector};
+pub use service::Service;
+pub use timestamp::Timestamp;

@@ -1,0 +1,87 @@
+//! The core Node.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+use crate::meta::{Condition, Kind, ObjectMeta, Scope, null_default};
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    pub spec: NodeSpec,
+    /// What is seen.
+    pub status: NodeStatus,
+}
+
+impl Kind for Node {
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Node";
+    const PLURAL: &'static str = "nodes";
+    const SCOPE: Scope = Scope::Cluster;
+}
+
+impl Node {
+    /// Returns the status of the condition `Ready`, if there is one.
+    pub fn ready(&self) -> Option<&str> {
+        self.status.conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| condition.status.as_str())
+    }
+}
+
+/// What a node is to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSpec {
+    /// The range of its pods' addresses.
+    #[serde(rename = "podCIDR", deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub pod_cidr: String,
+    /// Whether new pods are kept away.
+    #[serde(deserialize_with = "null_default")]
+    pub unschedulable: bool,
+    /// What pods must bear to be there.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+}
+
+/// What pods must bear to be on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// Since when, for `NoExecute`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Timestamp>,
+}
+
+/// What is seen of a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    /// Conditions.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Addresses.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<NodeAddress>,
+}
+
+/// An address of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeAddress {
+    /// `InternalIP`, `Hostname`, ...
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The address.
+    pub address: String,
+}

@@ -1,0 +1,78 @@
+//! The one table of vector files: which package's tests run which file.
+
+/// Who runs a vector file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// The test target `vectors` of this package.
+    Package(&'static str),
+    /// Nobody yet: the capability has not landed. This list only shrinks.
+    NotYetWired,
+}
+
+use Runner::{NotYetWired, Package};
+
+/// Every vector file, as `topic/file`, and who runs it. A file that is not here is an error.
+pub const FILES: &[(&str, Runner)] = &[
+    ("api-server/apply", NotYetWired),
+    ("api-server/crd", NotYetWired),
+    ("api-server/crud", NotYetWired),
+    ("api-server/deletion", NotYetWired),
+    ("api-server/discovery", NotYetWired),
+    ("api-server/durability", NotYetWired),
+    ("api-server/fieldvalidation", NotYetWired),
+    ("api-server/gates", NotYetWired),
+    ("api-server/paging", NotYetWired),
+    ("api-server/patch", NotYetWired),
+    ("api-server/pods", NotYetWired),
+    ("api-server/selectors", NotYetWired),
+    ("api-server/status", NotYetWired),
+    ("api-server/table", NotYetWired),
+    ("api-server/types", NotYetWired),
+    ("api-server/watch", NotYetWired),
+    ("api-server/workloads", NotYetWired),
+    ("endpointslices/conditions", NotYetWired),
+    ("endpointslices/gate", NotYetWired),
+    ("endpointslices/hints", NotYetWired),
+    ("endpointslices/labels", NotYetWired),
+    ("endpointslices/lifecycle", NotYetWired),
+    ("endpointslices/membership", NotYetWired),
+    ("endpointslices/ports", NotYetWired),
+    ("endpointslices/reconcile", NotYetWired),
+    ("endpointslices/requeue", NotYetWired),
+    ("endpointslices/tracker", NotYetWired),
+    ("endpointslices/trigger_time", NotYetWired),
+    ("endpointslices/usable", NotYetWired),
+    ("endpointslices/validation", NotYetWired),
+    ("latency-profiles/beats", NotYetWired),
+    ("latency-profiles/hazards", NotYetWired),
+    ("latency-profiles/nodes", NotYetWired),
+    ("latency-profiles/plan", NotYetWired),
+    ("latency-profiles/profiles", NotYetWired),
+    ("latency-profiles/simulator", NotYetWired),
+    ("latency-profiles/status", NotYetWired),
+    ("latency-profiles/tolerations", NotYetWired),
+    ("latency-profiles/transitions", NotYetWired),
+    ("pod-probe-markers/agent", NotYetWired),
+    ("pod-probe-markers/marking", NotYetWired),
+    ("pod-probe-markers/nodepodprobe", NotYetWired),
+    ("pod-probe-markers/scenarios", NotYetWired),
+    ("pod-probe-markers/validation", NotYetWired),
+    ("probes/backoff", NotYetWired),
+    ("probes/dropping", NotYetWired),
+    ("probes/handlers", NotYetWired),
+    ("probes/http", NotYetWired),
+    ("probes/podready", NotYetWired),
+    ("probes/timing", NotYetWired),
+    ("probes/worker", NotYetWired),
+    ("protobuf/decode", NotYetWired),
+];
+
+/// Returns who runs a file.
+pub fn runner_of(file: &str) -> Option<Runner> {
+    FILES.iter().find(|(name, _)| *name == file).map(|(_, runner)| *runner)
+}
+
+/// Returns the files that a package runs.
+pub fn files_of(package: &str) -> Vec<&'static str> {
+    FILES.iter().filter(|(_, runner)| matches!(runner, Package(name) if *name == package)).map(|(name, _)| *name).collect()
+}

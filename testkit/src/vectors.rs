@@ -1,0 +1,143 @@
+//! The vector runner: one named test per case.
+//!
+//! A test target `vectors` (without the standard harness) makes a [`Suite`], names a function for each of its files, and
+//! runs it. Cases come from `conformance/` of this repository and from the folders of `LIFESIGN_VECTORS=dir[:dir]`, which
+//! have the same layout `<topic>/<file>.yaml`; there, a file that no runner knows fails the run.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::table::{self, Runner};
+
+/// What a case says: nothing, or why it failed.
+pub type Verdict = Result<(), String>;
+
+/// The cases of one package.
+pub struct Suite {
+    package: &'static str,
+    folders: Vec<PathBuf>,
+    known: BTreeSet<&'static str>,
+    trials: Vec<Trial>,
+}
+
+impl Suite {
+    /// Returns the suite of a package; give it `env!("CARGO_PKG_NAME")`.
+    pub fn new(package: &'static str) -> Suite {
+        let mut suite = Suite { package, folders: folders(), known: BTreeSet::new(), trials: Vec::new() };
+        for folder in suite.folders.clone() {
+            suite.refuse_unknown_files(&folder);
+        }
+        suite
+    }
+
+    /// Adds the cases of `topic/file`. The case type should be `deny_unknown_fields`.
+    pub fn file<Case: DeserializeOwned>(
+        mut self,
+        file: &'static str,
+        check: impl Fn(Case) -> Verdict + Send + Sync + 'static,
+    ) -> Suite {
+        self.known.insert(file);
+        let check = Arc::new(check);
+        for folder in self.folders.clone() {
+            let path = folder.join(format!("{file}.yaml"));
+            if !path.exists() {
+                continue;
+            }
+            match cases(&path) {
+                Ok(cases) => {
+                    for (name, value) in cases {
+                        let check = Arc::clone(&check);
+                        let shown = path.display().to_string();
+                        self.trials.push(Trial::test(format!("{file}::{name}"), move || {
+                            let case: Case = serde_json::from_value(value)
+                                .map_err(|error| Failed::from(format!("{shown}: case {name:?}: does not parse: {error}")))?;
+                            check(case).map_err(|why| Failed::from(format!("{shown}: case {name:?}:\n{why}")))
+                        }));
+                    }
+                }
+                Err(why) => self.trials.push(failing(format!("{file}::parses"), why)),
+            }
+        }
+        self
+    }
+
+    /// Runs every case, prints each, and returns the exit code of the test target.
+    pub fn run(mut self) -> ExitCode {
+        let listed: BTreeSet<&str> = table::files_of(self.package).into_iter().collect();
+        if listed != self.known {
+            let why = format!("testkit/src/table.rs lists {listed:?} for {}, its tests run {:?}", self.package, self.known);
+            self.trials.push(failing(format!("{}::table", self.package), why));
+        }
+        let mut names = BTreeSet::new();
+        let repeated: Vec<String> =
+            self.trials.iter().map(|trial| trial.name().to_owned()).filter(|name| !names.insert(name.clone())).collect();
+        if self.folders.len() == 1 && !repeated.is_empty() {
+            self.trials.push(failing(format!("{}::names", self.package), format!("case names repeat: {repeated:?}")));
+        }
+        libtest_mimic::run(&Arguments::from_args(), self.trials).exit_code()
+    }
+
+    fn refuse_unknown_files(&mut self, folder: &Path) {
+        for file in files_below(folder) {
+            let unknown = match table::runner_of(&file) {
+                None => "no runner knows this file; testkit/src/table.rs has the list",
+                Some(Runner::Package(_) | Runner::NotYetWired) => continue,
+            };
+            self.trials.push(failing(format!("{file}::known"), format!("{}: {file}: {unknown}", folder.display())));
+        }
+    }
+}
+
+fn failing(name: String, why: String) -> Trial {
+    Trial::test(name, move || Err(Failed::from(why)))
+}
+
+/// Returns `conformance/` of this repository, then the folders that the user adds.
+pub fn folders() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance");
+    let added = std::env::var("LIFESIGN_VECTORS").unwrap_or_default();
+    // Test targets run in their package's folder; a relative folder is meant from where the user stands.
+    let from = |dir: &str| match std::env::var_os("PWD") {
+        Some(here) => Path::new(&here).join(dir),
+        None => PathBuf::from(dir),
+    };
+    std::iter::once(own).chain(added.split(':').filter(|dir| !dir.is_empty()).map(from)).collect()
+}
+
+/// Returns `topic/file` of every vector file in a folder, sorted.
+pub fn files_below(folder: &Path) -> Vec<String> {
+    let entries = |dir: &Path| -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        paths
+    };
+    let mut files = Vec::new();
+    for topic in entries(folder).into_iter().filter(|path| path.is_dir()) {
+        for file in entries(&topic).into_iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
+            let part = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            files.push(format!("{}/{}", part(&topic), part(&file)));
+        }
+    }
+    files
+}
+
+/// Reads a vector file: its cases with their names, in order.
+pub fn cases(path: &Path) -> Result<Vec<(String, Value)>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let cases: Vec<Value> = serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    cases
+        .into_iter()
+        .enumerate()
+        .map(|(index, case)| match case.get("name").and_then(Value::as_str) {
+            Some(name) => Ok((name.to_owned(), case)),
+            None => Err(format!("{}: case {index} has no name", path.display())),
+        })
+        .collect()
+}

@@ -1,0 +1,153 @@
+//! What the compiler does not see: files that no module reaches, vectors that nobody runs, cores that touch the world.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use testkit::{table, vectors};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Returns every file below a folder with an extension, build output and hidden folders left out.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder of the repository").filter_map(Result::ok) {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|e| e == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_vector_file_is_in_the_table() {
+    let here: Vec<String> = vectors::files_below(&root().join("conformance"));
+    let listed: Vec<String> = table::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(here, listed, "conformance/ and testkit/src/table.rs must name the same files");
+}
+
+#[test]
+fn every_source_file_is_reached_by_a_module() {
+    let mut lost = Vec::new();
+    for path in files(&root(), "rs") {
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let folder = path.parent().unwrap();
+        let inside_src = path.components().any(|part| part.as_os_str() == "src");
+        if matches!(stem.as_str(), "lib" | "main" | "build")
+            || (!inside_src && folder.ends_with("tests"))
+            || folder.ends_with("benches")
+            || folder.ends_with("bin")
+            || folder.ends_with("fuzz_targets")
+        {
+            continue;
+        }
+        // The parent of foo/bar.rs is foo.rs beside the folder, or lib.rs, main.rs or mod.rs inside it.
+        let parents = [folder.join("lib.rs"), folder.join("main.rs"), folder.join("mod.rs"), folder.with_extension("rs")];
+        let declared = parents.iter().filter(|parent| parent.exists()).any(|parent| {
+            let text = read(parent);
+            text.lines().any(|line| {
+                line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ") == format!("mod {stem};")
+            })
+        });
+        if !declared {
+            lost.push(path.display().to_string());
+        }
+    }
+    assert_eq!(lost, Vec::<String>::new(), "no `mod` reaches these files");
+}
+
+#[test]
+fn cores_depend_on_nothing_that_touches_the_world() {
+    let allowed: BTreeSet<&str> = [
+        "machine",
+        "api",
+        "probe",
+        "endpoints",
+        "markers",
+        "profiles",
+        "nodes",
+        "workloads",
+        "registry",
+        "jiff",
+        "json-patch",
+        "serde",
+        "serde_json",
+        "thiserror",
+        "regex",
+        "imbl",
+    ]
+    .into();
+    for manifest in files(&root().join("core"), "toml").into_iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let text = read(&manifest);
+        let section =
+            text.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default().to_owned();
+        for line in section.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            assert!(allowed.contains(name), "{}: a core may not depend on {name}", manifest.display());
+        }
+    }
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut dead = Vec::new();
+    for path in files(&root(), "md") {
+        for link in links(&read(&path)) {
+            let target = link.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            if !path.parent().unwrap().join(target).exists() {
+                dead.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert_eq!(dead, Vec::<String>::new());
+}
+
+/// Returns the targets of `[text](target)` outside code blocks.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        if code {
+            continue;
+        }
+        for part in line.split("](").skip(1) {
+            found.extend(part.split(')').next().map(str::to_owned));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_unfinished_marks() {
+    // Put together here so that this file does not find itself.
+    let marks = [
+        concat!("FIX", "ME"),
+        concat!("TO", "DO"),
+        concat!("db", "g!("),
+        concat!("to", "do!("),
+        concat!("unimpl", "emented!("),
+        concat!("#[ign", "ore"),
+    ];
+    let mut found = Vec::new();
+    for path in files(&root(), "rs") {
+        let text = read(&path);
+        found.extend(marks.iter().filter(|mark| text.contains(**mark)).map(|mark| format!("{}: {mark}", path.display())));
+    }
+    assert_eq!(found, Vec::<String>::new());
+}
