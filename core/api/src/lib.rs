@@ -8,6 +8,8 @@
 //! right JSON type is the decoder's question (a 400, not a field error); a rule treats a value of a wrong type as absent
 //! unless its specification says otherwise.
 
+pub mod config_node;
+pub mod config_node_rules;
 pub mod duration;
 pub mod field;
 pub mod gates;
@@ -23,6 +25,7 @@ pub mod selector;
 pub mod service;
 pub mod timestamp;
 
+pub use config_node::ConfigNode;
 pub use gates::{FeatureGates, Gate};
 pub use int_or_string::IntOrString;
 pub use lease::Lease;
