@@ -66,15 +66,25 @@ pub fn items_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Vec<
 
 /// Returns whether two values are equal when null, empty lists, empty maps and empty texts count as absent.
 pub fn same_but_empties(left: Option<&Value>, right: Option<&Value>) -> bool {
-    let filled = |value: Option<&Value>| value.is_some_and(|value| !is_empty(value));
+    same_but(is_empty, left, right)
+}
+
+/// Returns whether two values are equal when null, empty lists and empty maps count as absent: the deep equality of
+/// Kubernetes, where a text that is present and empty is not an absent one.
+pub fn same_but_nils(left: Option<&Value>, right: Option<&Value>) -> bool {
+    same_but(is_nil, left, right)
+}
+
+fn same_but(absent: fn(&Value) -> bool, left: Option<&Value>, right: Option<&Value>) -> bool {
+    let filled = |value: Option<&Value>| value.is_some_and(|value| !absent(value));
     match (filled(left), filled(right)) {
         (false, false) => true,
         (true, true) => match (left.expect("filled"), right.expect("filled")) {
             (Value::Object(a), Value::Object(b)) => {
-                a.keys().chain(b.keys()).all(|key| same_but_empties(a.get(key), b.get(key)))
+                a.keys().chain(b.keys()).all(|key| same_but(absent, a.get(key), b.get(key)))
             }
             (Value::Array(a), Value::Array(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_but_empties(Some(a), Some(b)))
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_but(absent, Some(a), Some(b)))
             }
             (a, b) => a == b,
         },
@@ -84,11 +94,18 @@ pub fn same_but_empties(left: Option<&Value>, right: Option<&Value>) -> bool {
 
 fn is_empty(value: &Value) -> bool {
     match value {
-        Value::Null => true,
         Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.values().all(is_empty),
-        Value::Bool(_) | Value::Number(_) => false,
+        _ => is_nil(value),
+    }
+}
+
+fn is_nil(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.values().all(is_nil),
+        Value::String(_) | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -112,5 +129,7 @@ mod tests {
         assert!(same_but_empties(Some(&json!({"a": [], "b": {"c": null}})), None));
         assert!(same_but_empties(Some(&json!({"a": 1, "b": ""})), Some(&json!({"a": 1}))));
         assert!(!same_but_empties(Some(&json!({"a": 0})), None));
+        assert!(same_but_nils(Some(&json!({"a": [], "b": {"c": null}})), None));
+        assert!(!same_but_nils(Some(&json!({"a": ""})), None));
     }
 }

@@ -11,9 +11,12 @@
 pub mod config_node;
 pub mod config_node_rules;
 pub mod duration;
+pub mod endpointslice;
+pub mod endpointslice_rules;
 pub mod field;
 pub mod gates;
 pub mod int_or_string;
+pub mod ip;
 pub mod json;
 pub mod lease;
 pub mod meta;
@@ -26,6 +29,7 @@ pub mod service;
 pub mod timestamp;
 
 pub use config_node::ConfigNode;
+pub use endpointslice::EndpointSlice;
 pub use gates::{FeatureGates, Gate};
 pub use int_or_string::IntOrString;
 pub use lease::Lease;

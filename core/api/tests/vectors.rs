@@ -1,9 +1,15 @@
 //! Runs the vectors of the API rules.
 
+#[path = "vectors/endpointslices.rs"]
+mod endpointslices;
+
 use std::process::ExitCode;
 
 use testkit::Suite;
 
 fn main() -> ExitCode {
-    Suite::new(env!("CARGO_PKG_NAME")).run()
+    Suite::new(env!("CARGO_PKG_NAME"))
+        .file("endpointslices/gate", endpointslices::gate)
+        .file("endpointslices/validation", endpointslices::validation)
+        .run()
 }
