@@ -1,0 +1,352 @@
+//! The store's state: one revision for everything, the objects, and the window of recent changes.
+//!
+//! A commit is checked against the state, gets its revision, and becomes visible only when the shell says that it is on
+//! disk: [`State::stage`] computes the next state, [`State::publish`] makes it the present one. Objects are kept as the
+//! bytes that clients get, so reading never serializes. The map is persistent: a snapshot is a clone of a pointer.
+//!
+//! Invariants: the revision rises by one per change and never falls; every change in the window knows what was there
+//! before, so any revision of the window can be read again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use serde_json::Value;
+
+use machine::Time;
+
+use crate::index::Index;
+
+/// The place of an object: `/<group>/<resource>/<namespace>/<name>`, empty parts included. Bytewise order is list order.
+pub type Key = Arc<str>;
+
+/// Returns the key of an object.
+pub fn key(group: &str, resource: &str, namespace: &str, name: &str) -> Key {
+    format!("/{group}/{resource}/{namespace}/{name}").into()
+}
+
+/// Returns what the keys of a resource begin with, in one namespace or (empty) in all.
+pub fn prefix(group: &str, resource: &str, namespace: &str) -> String {
+    if namespace.is_empty() { format!("/{group}/{resource}/") } else { format!("/{group}/{resource}/{namespace}/") }
+}
+
+/// An object as it is stored.
+#[derive(Debug)]
+pub struct Stored {
+    /// The revision of its last change.
+    pub revision: u64,
+    /// The object as JSON, `resourceVersion` inside, without `apiVersion` and `kind`.
+    pub bytes: Arc<[u8]>,
+    /// What selectors and the collector ask about.
+    pub index: Index,
+}
+
+impl Stored {
+    /// Returns the stored form of an object at a revision; `apiVersion` and `kind` are left out, `resourceVersion` is set.
+    pub fn new(revision: u64, mut object: Value) -> Stored {
+        if let Some(members) = object.as_object_mut() {
+            members.remove("apiVersion");
+            members.remove("kind");
+        }
+        api::json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".to_owned(), revision.to_string().into());
+        let index = Index::of(&object);
+        // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
+        let bytes = serde_json::to_vec(&object).expect("a JSON value serializes").into();
+        Stored { revision, bytes, index }
+    }
+
+    /// Reads the stored form back from disk; `None` if the bytes are not an object.
+    pub fn from_bytes(revision: u64, bytes: &[u8]) -> Option<Stored> {
+        let object: Value = serde_json::from_slice(bytes).ok()?;
+        object.is_object().then(|| Stored { revision, bytes: bytes.into(), index: Index::of(&object) })
+    }
+
+    /// Returns the object, still without `apiVersion` and `kind`.
+    pub fn object(&self) -> Value {
+        serde_json::from_slice(&self.bytes).expect("stored bytes were made from a JSON value or checked at load")
+    }
+}
+
+/// What a change did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeType {
+    /// The object is new.
+    Added,
+    /// The object is another than before.
+    Modified,
+    /// The object is gone.
+    Deleted,
+}
+
+/// One change of the window.
+#[derive(Debug)]
+pub struct Change {
+    /// Its revision.
+    pub revision: u64,
+    /// When it was committed; the window is kept for a while.
+    pub at: Time,
+    /// Which object.
+    pub key: Key,
+    /// What happened.
+    pub type_: ChangeType,
+    /// The object after it; for a deletion its last state, with the revision of the deletion.
+    pub object: Arc<Stored>,
+    /// The object before it.
+    pub previous: Option<Arc<Stored>>,
+}
+
+impl Change {
+    fn size(&self) -> usize {
+        let before = self.previous.as_ref().map_or(0, |previous| previous.bytes.len());
+        self.object.bytes.len() + before + self.key.len() + 200
+    }
+}
+
+/// What a write expects to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// No object of that key.
+    Absent,
+    /// The object at exactly this revision.
+    At(u64),
+}
+
+/// One write that waits to be committed.
+#[derive(Debug)]
+pub struct Write {
+    /// Which object.
+    pub key: Key,
+    /// What must be there for the write to happen.
+    pub expect: Expect,
+    /// What to do.
+    pub act: Act,
+}
+
+/// What a write does.
+#[derive(Debug)]
+pub enum Act {
+    /// Stores the object.
+    Put(Value),
+    /// Removes the object; this is the last state that watchers see.
+    Remove(Value),
+}
+
+/// A write whose expectation did not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The object exists already.
+    #[error("the object exists already")]
+    Exists,
+    /// There is no such object.
+    #[error("there is no such object")]
+    Missing,
+    /// The object has changed.
+    #[error("the object has changed")]
+    Changed,
+}
+
+/// The answer to a write: the object as stored (for a removal its last state), or why not.
+pub type Answer = Result<Arc<Stored>, Refused>;
+
+/// How much history is kept: at least `revisions` and `age`, but never more than `bytes`.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowLimits {
+    /// At least so many changes.
+    pub revisions: usize,
+    /// At least so long.
+    pub age: std::time::Duration,
+    /// Never more than this.
+    pub bytes: usize,
+}
+
+impl Default for WindowLimits {
+    fn default() -> WindowLimits {
+        WindowLimits { revisions: 10_000, age: std::time::Duration::from_secs(300), bytes: 64 << 20 }
+    }
+}
+
+/// The objects at one revision.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The revision.
+    pub revision: u64,
+    objects: OrdMap<Key, Arc<Stored>>,
+}
+
+impl Snapshot {
+    /// Returns an object.
+    pub fn get(&self, key: &str) -> Option<&Arc<Stored>> {
+        self.objects.get(key)
+    }
+
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Returns whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Returns the objects whose key begins with `prefix`, after `after` if given, in key order.
+    pub fn range<'a>(&'a self, prefix: &'a str, after: Option<&str>) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let start: Key = after.unwrap_or(prefix).into();
+        let bound = if after.is_some() { Excluded(start) } else { Included(start) };
+        self.objects.range((bound, Unbounded)).take_while(move |(key, _)| key.starts_with(prefix))
+    }
+}
+
+/// The present, and the window of changes that led to it.
+#[derive(Debug, Default)]
+pub struct State {
+    now: Snapshot,
+    window: VecDeque<Arc<Change>>,
+    window_bytes: usize,
+    /// Changes up to this revision are no longer known.
+    floor: u64,
+    limits: WindowLimits,
+}
+
+/// The outcome of staging a batch: a state that is not visible yet.
+#[derive(Debug)]
+pub struct Staged {
+    next: Snapshot,
+    /// What must reach the disk, in order.
+    pub changes: Vec<Arc<Change>>,
+    /// The answer to each write: the object as stored (for a removal its last state), or why not.
+    pub answers: Vec<Answer>,
+}
+
+impl State {
+    /// Returns the state that was on disk: objects at `revision`, and the changes after `floor`, oldest first.
+    pub fn restore(
+        revision: u64,
+        objects: impl IntoIterator<Item = (Key, Arc<Stored>)>,
+        floor: u64,
+        window: Vec<Arc<Change>>,
+        limits: WindowLimits,
+    ) -> State {
+        let window_bytes = window.iter().map(|change| change.size()).sum();
+        let now = Snapshot { revision, objects: objects.into_iter().collect() };
+        State { now, window: window.into(), window_bytes, floor, limits }
+    }
+
+    /// Returns the present.
+    pub fn snapshot(&self) -> Snapshot {
+        self.now.clone()
+    }
+
+    /// Returns the revision.
+    pub fn revision(&self) -> u64 {
+        self.now.revision
+    }
+
+    /// Returns the revision up to which changes are no longer known.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Checks a batch of writes and computes the state after it. Writes of one batch see each other in order.
+    pub fn stage(&self, at: Time, batch: Vec<Write>) -> Staged {
+        let mut next = self.now.clone();
+        let mut changes = Vec::with_capacity(batch.len());
+        let answers = batch.into_iter().map(|write| stage_one(&mut next, at, write, &mut changes)).collect();
+        Staged { next, changes, answers }
+    }
+
+    /// Makes a staged batch the present. Only the latest staged batch may be published, and only once it is on disk.
+    pub fn publish(&mut self, staged_next: Snapshot, changes: &[Arc<Change>]) {
+        assert!(staged_next.revision >= self.now.revision, "revisions never fall");
+        self.now = staged_next;
+        for change in changes {
+            self.window_bytes += change.size();
+            self.window.push_back(Arc::clone(change));
+        }
+        let now = changes.last().map_or(Time::ZERO, |change| change.at);
+        // Bounded work per commit: no pause, however much has expired.
+        for _ in 0..(2 * changes.len() + 1) {
+            if !self.oldest_expired(now) {
+                break;
+            }
+            self.forget_oldest();
+        }
+        while self.window_bytes > self.limits.bytes && self.window.len() > 1 {
+            self.forget_oldest();
+        }
+    }
+
+    fn oldest_expired(&self, now: Time) -> bool {
+        let Some(oldest) = self.window.front() else { return false };
+        self.window.len() > self.limits.revisions && now.since(oldest.at) > self.limits.age
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(change) = self.window.pop_front() {
+            self.window_bytes -= change.size();
+            self.floor = change.revision;
+        }
+    }
+
+    /// Returns the changes after `revision`, oldest first; `None` if some of them are no longer known.
+    pub fn changes_after(&self, revision: u64) -> Option<impl Iterator<Item = &Arc<Change>>> {
+        if revision < self.floor {
+            return None;
+        }
+        let start = self.window.partition_point(|change| change.revision <= revision);
+        Some(self.window.range(start..))
+    }
+
+    /// Returns the objects as they were at `revision`; `None` if that is ahead or no longer known.
+    pub fn snapshot_at(&self, revision: u64) -> Option<Snapshot> {
+        if revision > self.now.revision || revision < self.floor {
+            return None;
+        }
+        let mut past = self.now.clone();
+        past.revision = revision;
+        for change in self.window.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.previous {
+                Some(previous) => past.objects.insert(Arc::clone(&change.key), Arc::clone(previous)),
+                None => past.objects.remove(&change.key),
+            };
+        }
+        Some(past)
+    }
+}
+
+impl Staged {
+    /// Splits into what [`State::publish`] takes and the answers.
+    pub fn into_parts(self) -> (Snapshot, Vec<Arc<Change>>, Vec<Answer>) {
+        (self.next, self.changes, self.answers)
+    }
+}
+
+fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<Change>>) -> Result<Arc<Stored>, Refused> {
+    let previous = next.objects.get(&write.key).cloned();
+    match (write.expect, &previous) {
+        (Expect::Absent, None) => {}
+        (Expect::Absent, Some(_)) => return Err(Refused::Exists),
+        (Expect::At(_), None) => return Err(Refused::Missing),
+        (Expect::At(revision), Some(stored)) if stored.revision != revision => return Err(Refused::Changed),
+        (Expect::At(_), Some(_)) => {}
+    }
+    next.revision += 1;
+    let revision = next.revision;
+    let (type_, object) = match write.act {
+        Act::Put(object) => {
+            let stored = Arc::new(Stored::new(revision, object));
+            next.objects.insert(Arc::clone(&write.key), Arc::clone(&stored));
+            (if previous.is_none() { ChangeType::Added } else { ChangeType::Modified }, stored)
+        }
+        Act::Remove(object) => {
+            next.objects.remove(&write.key);
+            (ChangeType::Deleted, Arc::new(Stored::new(revision, object)))
+        }
+    };
+    changes.push(Arc::new(Change { revision, at, key: write.key, type_, object: Arc::clone(&object), previous }));
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests;
