@@ -58,7 +58,7 @@ pub const FILES: &[(&str, Runner)] = &[
     ("pod-probe-markers/scenarios", NotYetWired),
     ("pod-probe-markers/validation", NotYetWired),
     ("probes/backoff", NotYetWired),
-    ("probes/dropping", NotYetWired),
+    ("probes/dropping", Package("lifesign-api")),
     ("probes/handlers", NotYetWired),
     ("probes/http", NotYetWired),
     ("probes/podready", NotYetWired),

@@ -1,5 +1,7 @@
 //! Runs the vectors of the API rules.
 
+#[path = "vectors/dropping.rs"]
+mod dropping;
 #[path = "vectors/endpointslices.rs"]
 mod endpointslices;
 
@@ -11,5 +13,6 @@ fn main() -> ExitCode {
     Suite::new(env!("CARGO_PKG_NAME"))
         .file("endpointslices/gate", endpointslices::gate)
         .file("endpointslices/validation", endpointslices::validation)
+        .file("probes/dropping", dropping::check)
         .run()
 }
