@@ -2,6 +2,7 @@
 
 pub mod base64;
 pub mod index;
+pub mod patch;
 pub mod resource;
 pub mod state;
 pub mod status;
