@@ -56,7 +56,7 @@ pub const FILES: &[(&str, Runner)] = &[
     ("pod-probe-markers/marking", NotYetWired),
     ("pod-probe-markers/nodepodprobe", NotYetWired),
     ("pod-probe-markers/scenarios", NotYetWired),
-    ("pod-probe-markers/validation", NotYetWired),
+    ("pod-probe-markers/validation", Package("lifesign-api")),
     ("probes/backoff", NotYetWired),
     ("probes/dropping", Package("lifesign-api")),
     ("probes/handlers", NotYetWired),

@@ -131,7 +131,10 @@ pub fn files_below(folder: &Path) -> Vec<String> {
 /// Reads a vector file: its cases with their names, in order.
 pub fn cases(path: &Path) -> Result<Vec<(String, Value)>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let cases: Vec<Value> = serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    // YAML 1.2, as vectors are written: `y` and `off` are texts.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let cases: Vec<Value> =
+        serde_saphyr::from_str_with_options(&text, options).map_err(|error| format!("{}: {error}", path.display()))?;
     cases
         .into_iter()
         .enumerate()

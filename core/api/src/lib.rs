@@ -19,6 +19,8 @@ pub mod int_or_string;
 pub mod ip;
 pub mod json;
 pub mod lease;
+pub mod marker;
+pub mod marker_rules;
 pub mod meta;
 pub mod names;
 pub mod node;
@@ -34,6 +36,7 @@ pub use endpointslice::EndpointSlice;
 pub use gates::{FeatureGates, Gate};
 pub use int_or_string::IntOrString;
 pub use lease::Lease;
+pub use marker::{NodePodProbe, PodProbeMarker};
 pub use meta::{Kind, ObjectMeta, OwnerReference, Scope};
 pub use node::Node;
 pub use note::{Note, NoteType, ObjectReference};
@@ -42,3 +45,6 @@ pub use probe_rules::{HandlerKind, ProbeType};
 pub use selector::{FieldSelector, LabelSelector, Selector};
 pub use service::Service;
 pub use timestamp::Timestamp;
+
+#[cfg(test)]
+mod testing;
