@@ -1,9 +1,16 @@
 //! What an API server means, without HTTP and without a disk: types, decoding, versions, patches, deletion, tables.
 
+pub mod authz;
 pub mod base64;
 pub mod builtin;
+pub mod collect;
+pub mod deletion;
+pub mod events;
 pub mod index;
+pub mod meta;
 pub mod patch;
+pub mod query;
 pub mod resource;
 pub mod state;
 pub mod status;
+pub mod watching;

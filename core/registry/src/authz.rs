@@ -1,0 +1,193 @@
+//! Who may do what: four roles, no policy objects.
+
+use crate::status::{Status, Subject};
+
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+/// The group of node agents.
+pub const NODES: &str = "system:nodes";
+/// The group of controllers: everything but secrets.
+pub const CONTROLLERS: &str = "lifesign:controllers";
+/// The group of readers: everything but secrets.
+pub const VIEWERS: &str = "lifesign:viewers";
+/// What the user name of a node begins with.
+pub const NODE_USER: &str = "system:node:";
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The user; empty: nobody known.
+    pub user: String,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// Its uid, if it has one.
+    pub uid: String,
+}
+
+impl Identity {
+    /// Returns the identity of this process itself.
+    pub fn internal(user: &str) -> Identity {
+        Identity {
+            user: user.to_owned(),
+            groups: vec![MASTERS.to_owned(), "system:authenticated".to_owned()],
+            uid: String::new(),
+        }
+    }
+
+    /// Returns whether the identity is in a group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|other| other == group)
+    }
+
+    /// Returns the node that the identity is the agent of.
+    pub fn node(&self) -> Option<&str> {
+        self.user.strip_prefix(NODE_USER).filter(|_| self.is_in(NODES))
+    }
+}
+
+/// A request for a resource, as far as permission is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: &'a str,
+    /// The API group.
+    pub group: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// The subresource, or empty.
+    pub subresource: &'a str,
+    /// The namespace, or empty.
+    pub namespace: &'a str,
+    /// The object, or empty.
+    pub name: &'a str,
+    /// What the query demands of `spec.nodeName`.
+    pub selects_node: Option<&'a str>,
+    /// What the query demands of `metadata.name`.
+    pub selects_name: Option<&'a str>,
+}
+
+/// What must still be asked of the stored objects before a node may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Nothing.
+    Allowed,
+    /// The pod must be bound to the node.
+    IfOwnPod,
+    /// A pod of the node must refer to this Secret or ConfigMap.
+    IfReferenced,
+}
+
+/// Decides; an error is the whole answer to the client.
+pub fn authorize(identity: &Identity, ask: &Ask<'_>) -> Result<Grant, Status> {
+    if identity.is_in(MASTERS) {
+        return Ok(Grant::Allowed);
+    }
+    if matches!((ask.group, ask.resource), ("authorization.k8s.io" | "authentication.k8s.io", _)) {
+        return Ok(Grant::Allowed); // everybody may ask about himself
+    }
+    if let Some(node) = identity.node() {
+        return node_may(node, ask).map_err(|why| refusal(identity, ask, Some(why)));
+    }
+    let secret = ask.group.is_empty() && (ask.resource == "secrets" || ask.subresource == "token");
+    let reads = matches!(ask.verb, "get" | "list" | "watch");
+    if (identity.is_in(CONTROLLERS) && !secret) || (identity.is_in(VIEWERS) && reads && !secret) {
+        return Ok(Grant::Allowed);
+    }
+    Err(refusal(identity, ask, None))
+}
+
+fn refusal(identity: &Identity, ask: &Ask<'_>, why: Option<&'static str>) -> Status {
+    let resource =
+        if ask.subresource.is_empty() { ask.resource.to_owned() } else { format!("{}/{}", ask.resource, ask.subresource) };
+    let place = if ask.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {:?}", ask.namespace)
+    };
+    let mut text =
+        format!("User {:?} cannot {} resource {resource:?} in API group {:?} {place}", identity.user, ask.verb, ask.group);
+    if let Some(why) = why {
+        text.push_str(": ");
+        text.push_str(why);
+    }
+    let subject = Subject {
+        group: ask.group.to_owned(),
+        resource: ask.resource.to_owned(),
+        kind: String::new(),
+        name: ask.name.to_owned(),
+    };
+    Status::forbidden(&subject, text)
+}
+
+/// What the agent of a node may do: its own objects, and what its pods refer to.
+fn node_may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
+    let own_name = ask.name == node || ask.selects_name == Some(node);
+    let reads = matches!(ask.verb, "get" | "list" | "watch");
+    match (ask.group, ask.resource, ask.subresource, ask.verb) {
+        ("", "nodes", "", "create") => Ok(Grant::Allowed), // the name is in the body: checked when it is known
+        ("", "nodes", "" | "status", _) if own_name && !matches!(ask.verb, "delete" | "deletecollection") => Ok(Grant::Allowed),
+        ("", "nodes", ..) => Err("a node can only read and write its own Node object"),
+        ("", "pods", "", "list" | "watch") if ask.selects_node == Some(node) => Ok(Grant::Allowed),
+        ("", "pods", "", "list" | "watch") => Err("can only list/watch pods with spec.nodeName field selector"),
+        ("", "pods", "", "get" | "delete")
+        | ("", "pods", "status", "get" | "patch" | "update")
+        | ("", "pods", "eviction", "create") => Ok(Grant::IfOwnPod),
+        ("", "pods", ..) => Err("a node can only read its pods, write their status, delete and evict them"),
+        ("", "secrets" | "configmaps", "", "get") => Ok(Grant::IfReferenced),
+        ("", "secrets" | "configmaps", ..) => Err("a node can only get secrets and configmaps that its pods refer to"),
+        ("", "services", "", _) | ("discovery.k8s.io", "endpointslices", "", _) if reads => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", "", "delete" | "deletecollection") => Err("a node cannot delete leases"),
+        ("coordination.k8s.io", "leases", "", "create") if ask.namespace == "kube-node-lease" => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", "", _) if ask.namespace == "kube-node-lease" && own_name => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", ..) => Err("can only access its own lease in kube-node-lease"),
+        ("apps.kruise.io", "nodepodprobes", "", _) if own_name && reads => Ok(Grant::Allowed),
+        ("apps.kruise.io", "nodepodprobes", "status", _) if own_name => Ok(Grant::Allowed),
+        ("apps.kruise.io", "nodepodprobes", ..) => Err("can only read its own NodePodProbe and write its status"),
+        ("" | "events.k8s.io", "events", "", "create" | "patch" | "update" | "get") => Ok(Grant::Allowed),
+        _ => Err("not among the rights of a node"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(user: &str, group: &str) -> Identity {
+        Identity { user: user.into(), groups: vec![group.into()], uid: String::new() }
+    }
+
+    fn ask<'a>(verb: &'a str, resource: &'a str) -> Ask<'a> {
+        Ask { verb, resource, namespace: "default", ..Ask::default() }
+    }
+
+    #[test]
+    fn roles_have_their_limits() {
+        assert!(authorize(&who("a", MASTERS), &ask("delete", "secrets")).is_ok());
+        assert!(authorize(&who("c", CONTROLLERS), &ask("delete", "pods")).is_ok());
+        assert!(authorize(&who("c", CONTROLLERS), &ask("get", "secrets")).is_err());
+        assert!(authorize(&who("v", VIEWERS), &ask("watch", "pods")).is_ok());
+        assert!(authorize(&who("v", VIEWERS), &ask("patch", "pods")).is_err());
+        assert!(authorize(&who("x", "others"), &ask("get", "pods")).is_err());
+    }
+
+    #[test]
+    fn a_node_sees_its_own_and_is_told_why_not_more() {
+        let node = who("system:node:n1", NODES);
+        let own = Ask { selects_node: Some("n1"), ..ask("watch", "pods") };
+        assert_eq!(authorize(&node, &own), Ok(Grant::Allowed));
+        let all = authorize(&node, &ask("list", "pods")).unwrap_err();
+        assert!(all.message.contains("can only list/watch pods with spec.nodeName field selector"), "{}", all.message);
+        assert_eq!(authorize(&node, &Ask { name: "p", subresource: "status", ..ask("patch", "pods") }), Ok(Grant::IfOwnPod));
+        assert!(authorize(&node, &Ask { name: "n2", namespace: "", ..ask("patch", "nodes") }).is_err());
+        assert!(authorize(&node, &Ask { name: "n1", namespace: "", ..ask("delete", "nodes") }).is_err());
+    }
+
+    #[test]
+    fn a_refusal_reads_like_those_of_kubernetes() {
+        let status = authorize(&who("jane", "others"), &Ask { name: "p", ..ask("get", "pods") }).unwrap_err();
+        assert_eq!(
+            status.message,
+            r#"pods "p" is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "default""#
+        );
+    }
+}
