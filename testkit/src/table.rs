@@ -64,7 +64,7 @@ pub const FILES: &[(&str, Runner)] = &[
     ("probes/podready", NotYetWired),
     ("probes/timing", NotYetWired),
     ("probes/worker", NotYetWired),
-    ("protobuf/decode", NotYetWired),
+    ("protobuf/decode", Package("lifesign-registry")),
 ];
 
 /// Returns who runs a file.

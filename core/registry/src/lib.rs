@@ -8,6 +8,7 @@ pub mod deletion;
 pub mod events;
 pub mod index;
 pub mod meta;
+pub mod model;
 pub mod patch;
 pub mod query;
 pub mod resource;
