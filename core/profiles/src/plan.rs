@@ -1,0 +1,404 @@
+//! The planner: which step is safe now.
+//!
+//! A pure function of what is observed, asked again at every reconcile. No plan is stored, so a pause, a failure, a
+//! reversal and a restart need no code of their own. **Patience up, nodes, patience down:** whatever makes the control
+//! plane more patient goes first, whatever makes it less patient goes last.
+//!
+//! The invariant: from a safe start every state after every step is safe for every counted node under the smallest grace.
+
+mod observed;
+#[cfg(test)]
+mod properties;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub use observed::{ApiServer, ControllerManager, DEFERRED_AFTER, Observed, WorkerNode};
+pub use step::{BlockReason, Blocked, Kind, Step};
+
+use crate::hazard::Class;
+use crate::path::{Day, path};
+use crate::profile::{BUILT_IN_GRACE, DEFAULT_GRACE, Owner, Profile, Target, Values};
+
+/// The graces that a repair may raise to.
+const REPAIR_GRACES: [Duration; 3] = [Duration::from_secs(40), Duration::from_secs(120), Duration::from_secs(300)];
+/// The heartbeat intervals that a repair may set.
+const REPAIR_INTERVALS: [Duration; 3] = [Duration::from_secs(60), Duration::from_secs(20), Duration::from_secs(10)];
+
+/// What is wanted, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What the user wants, or `Default` during a rollback.
+    pub target: Target,
+    /// The last profile that was completed in the whole cluster.
+    pub applied: Profile,
+    /// Whether worker nodes exist.
+    pub day: Day,
+    /// How many nodes may change at a time; 0: no limit.
+    pub max_unavailable: usize,
+    /// Whether no step may start.
+    pub paused: bool,
+    /// The grace that `Default` means.
+    pub default_grace: Duration,
+}
+
+impl Request {
+    /// Returns a request with the usual options.
+    pub fn new(target: Target, applied: Profile) -> Request {
+        Request { target, applied, day: Day::Two, max_unavailable: 1, paused: false, default_grace: DEFAULT_GRACE }
+    }
+}
+
+/// What is to be done, in order, for the leg at hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The profile being applied now.
+    pub leg: Profile,
+    /// Every step of the leg, in order.
+    pub steps: Vec<Step>,
+    /// What may be started now.
+    pub next: Vec<Step>,
+    /// What is left as it is, sorted by kind and name.
+    pub blocked: Vec<Blocked>,
+    /// Nodes that are away for long; they are changed when they return.
+    pub deferred: Vec<String>,
+    /// Instances that have been changed and are not yet known to be healthy, sorted by name.
+    pub wait: Vec<String>,
+    /// Whether the leg is complete.
+    pub leg_done: bool,
+    /// Whether the target is reached.
+    pub done: bool,
+    pub(crate) wait_nodes: Vec<String>,
+    turns: BTreeSet<Owner>,
+}
+
+impl Plan {
+    /// Returns whether an owner has the turn: its change is under way or first in line, or nothing but its unaware
+    /// instances is missing.
+    pub fn turn(&self, owner: Owner) -> bool {
+        self.turns.contains(&owner)
+    }
+}
+
+/// What a leg means for each kind of instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leg {
+    pub(crate) profile: Profile,
+    pub(crate) values: Values,
+    /// A grace that is as good as the one of the leg.
+    also_good: Option<Duration>,
+}
+
+impl Leg {
+    pub(crate) fn new(profile: Profile, request: &Request) -> Leg {
+        let built_in = request.target == Target::Empty && profile == Profile::Default;
+        Leg { profile, values: profile.values_with(request.default_grace), also_good: built_in.then_some(BUILT_IN_GRACE) }
+    }
+
+    pub(crate) fn kcm_done(&self, kcm: &ControllerManager) -> bool {
+        kcm.grace == self.values.node_monitor_grace_period || Some(kcm.grace) == self.also_good
+    }
+
+    pub(crate) fn kas_done(&self, kas: &ApiServer) -> bool {
+        (kas.not_ready_seconds, kas.unreachable_seconds) == self.tolerations()
+    }
+
+    pub(crate) fn node_done(&self, node: &WorkerNode) -> bool {
+        node.control_plane || node.heartbeat == self.values.lease_renew_interval()
+    }
+
+    fn tolerations(&self) -> (i64, i64) {
+        (self.values.default_not_ready_toleration_seconds, self.values.default_unreachable_toleration_seconds)
+    }
+}
+
+/// Returns what is to be done about what is observed.
+pub fn plan(request: &Request, observed: &Observed) -> Plan {
+    let mut planner = Planner::new(request, observed);
+    planner.repair();
+    planner.patience_up();
+    planner.nodes();
+    planner.patience_down();
+    planner.finish(request, observed)
+}
+
+/// Returns the profile to be applied now.
+fn leg(request: &Request, observed: &Observed) -> Profile {
+    let target = request.target.profile();
+    let medium = Profile::Medium.values().lease_renew_interval();
+    let interrupted = (request.applied, target) == (Profile::Medium, Profile::Default)
+        && observed.nodes.iter().any(|node| !node.control_plane && !node.deferred() && node.heartbeat > medium);
+    if interrupted {
+        // Medium to Low was given up half way: the slow nodes must not meet the grace of Default.
+        return Profile::Medium;
+    }
+    path(request.applied, target, request.day).first().copied().unwrap_or(target)
+}
+
+/// The cluster as it will be after the steps found so far.
+struct Planner {
+    leg: Leg,
+    /// Non-leaders by name, then the leader: a leader that restarts hands over, so it goes last.
+    kcm: Vec<ControllerManager>,
+    kas: Vec<ApiServer>,
+    /// The counted ones, by name.
+    nodes: Vec<WorkerNode>,
+    steps: Vec<Step>,
+    blocked: BTreeMap<(Kind, String), BlockReason>,
+}
+
+impl Planner {
+    fn new(request: &Request, observed: &Observed) -> Planner {
+        let mut kcm = observed.kcm.clone();
+        kcm.sort_by(|a, b| (a.leader, &a.name).cmp(&(b.leader, &b.name)));
+        let mut kas = observed.kas.clone();
+        kas.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut nodes: Vec<WorkerNode> = observed.nodes.iter().filter(|node| !node.deferred()).cloned().collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let leg = Leg::new(leg(request, observed), request);
+        Planner { leg, kcm, kas, nodes, steps: Vec::new(), blocked: BTreeMap::new() }
+    }
+
+    /// Returns the smallest grace of all replicas, since any may become leader; none seen: none can be relied on.
+    fn grace(&self) -> Duration {
+        self.kcm.iter().map(|kcm| kcm.grace).min().unwrap_or_default()
+    }
+
+    fn all_safe(&self, grace: Duration) -> bool {
+        self.nodes.iter().all(|node| node.safe(grace))
+    }
+
+    /// Returns the grace that a repair would ask for.
+    fn need(&self) -> Duration {
+        let largest = REPAIR_GRACES[REPAIR_GRACES.len() - 1];
+        REPAIR_GRACES.into_iter().find(|grace| self.all_safe(*grace)).unwrap_or(largest)
+    }
+
+    /// Blocks an instance unless it is blocked already: one reason each, the first one found.
+    fn block(&mut self, kind: Kind, name: &str, reason: BlockReason) {
+        self.blocked.entry((kind, name.to_owned())).or_insert(reason);
+    }
+
+    fn is_blocked(&self, kind: Kind, name: &str) -> bool {
+        // A rollout with nothing blocked is the common case: spare the key.
+        !self.blocked.is_empty() && self.blocked.contains_key(&(kind, name.to_owned()))
+    }
+
+    fn set_grace(&mut self, index: usize, grace: Duration) {
+        self.kcm[index].grace = grace;
+        self.steps.push(Step::Kcm { name: self.kcm[index].name.clone(), grace });
+    }
+
+    fn set_tolerations(&mut self, index: usize, (not_ready_seconds, unreachable_seconds): (i64, i64)) {
+        let kas = &mut self.kas[index];
+        (kas.not_ready_seconds, kas.unreachable_seconds) = (not_ready_seconds, unreachable_seconds);
+        self.steps.push(Step::Kas { name: kas.name.clone(), not_ready_seconds, unreachable_seconds });
+    }
+
+    fn set_heartbeat(&mut self, index: usize, heartbeat: Duration) {
+        self.nodes[index].heartbeat = heartbeat;
+        self.steps.push(Step::Node { name: self.nodes[index].name.clone(), heartbeat });
+    }
+
+    /// If a node is in danger: raise the grace where that can be done, else make the node faster.
+    fn repair(&mut self) {
+        if self.all_safe(self.grace()) {
+            return;
+        }
+        let need = self.need();
+        // At once to the grace of the leg, so that a replica restarts only once.
+        let raised = need.max(self.leg.values.node_monitor_grace_period);
+        for index in 0..self.kcm.len() {
+            if self.kcm[index].aware && self.kcm[index].grace < need {
+                self.set_grace(index, raised);
+            }
+        }
+        let grace = self.grace();
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            if node.safe(grace) {
+                continue;
+            }
+            let better = |interval: &Duration| Class::of(*interval, grace) == Class::Safe && *interval < node.heartbeat;
+            let (name, aware) = (node.name.clone(), node.aware);
+            match REPAIR_INTERVALS.into_iter().find(better) {
+                _ if !aware => self.block(Kind::Node, &name, BlockReason::ComponentNotAware),
+                Some(interval) => self.set_heartbeat(index, interval),
+                None => self.block(Kind::Node, &name, BlockReason::HazardUnresolvable),
+            }
+        }
+    }
+
+    /// Raises graces and tolerations that are below the leg.
+    fn patience_up(&mut self) {
+        let grace = self.leg.values.node_monitor_grace_period;
+        for index in 0..self.kcm.len() {
+            let kcm = &self.kcm[index];
+            if self.leg.kcm_done(kcm) || kcm.grace > grace {
+                continue;
+            }
+            if kcm.aware {
+                self.set_grace(index, grace);
+            } else {
+                let name = kcm.name.clone();
+                self.block(Kind::Kcm, &name, BlockReason::ComponentNotAware);
+            }
+        }
+        let (not_ready, unreachable) = self.leg.tolerations();
+        for index in 0..self.kas.len() {
+            let kas = &self.kas[index];
+            if kas.not_ready_seconds >= not_ready && kas.unreachable_seconds >= unreachable {
+                continue;
+            }
+            let raised = (kas.not_ready_seconds.max(not_ready), kas.unreachable_seconds.max(unreachable));
+            if kas.aware {
+                self.set_tolerations(index, raised);
+            } else {
+                let name = kas.name.clone();
+                self.block(Kind::Kas, &name, BlockReason::ComponentNotAware);
+            }
+        }
+    }
+
+    /// Sets the heartbeat of the workers, where that is safe under the grace reached so far.
+    fn nodes(&mut self) {
+        let (grace, interval) = (self.grace(), self.leg.values.lease_renew_interval());
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            if self.leg.node_done(node) || self.is_blocked(Kind::Node, &node.name) {
+                continue;
+            }
+            let (name, aware) = (node.name.clone(), node.aware);
+            if !aware {
+                self.block(Kind::Node, &name, BlockReason::ComponentNotAware);
+            } else if Class::of(interval, grace) == Class::Safe {
+                self.set_heartbeat(index, interval);
+            } else {
+                self.block(Kind::Node, &name, BlockReason::HazardousStateAvoided);
+            }
+        }
+    }
+
+    /// Lowers tolerations, then graces, once nobody depends on the higher ones.
+    fn patience_down(&mut self) {
+        let others_blocked = self.blocked.keys().any(|(kind, _)| *kind != Kind::Kas);
+        for index in 0..self.kas.len() {
+            let kas = &self.kas[index];
+            if self.leg.kas_done(kas) || self.is_blocked(Kind::Kas, &kas.name) {
+                continue;
+            }
+            let (name, aware) = (kas.name.clone(), kas.aware);
+            if !aware {
+                self.block(Kind::Kas, &name, BlockReason::ComponentNotAware);
+            } else if others_blocked {
+                self.block(Kind::Kas, &name, BlockReason::WaitingForOtherOwners);
+            } else {
+                self.set_tolerations(index, self.leg.tolerations());
+            }
+        }
+        let grace = self.leg.values.node_monitor_grace_period;
+        // While a replica that cannot be raised keeps a node in danger, the next plan would repair again: a grace that it
+        // would raise at once must not be lowered, or the two would alternate for ever.
+        let raised_again = self.need() > grace && !self.all_safe(self.grace());
+        let safe = self.all_safe(grace) && !raised_again;
+        for index in 0..self.kcm.len() {
+            let kcm = &self.kcm[index];
+            if self.leg.kcm_done(kcm) || self.is_blocked(Kind::Kcm, &kcm.name) {
+                continue;
+            }
+            let (name, aware) = (kcm.name.clone(), kcm.aware);
+            if !aware {
+                self.block(Kind::Kcm, &name, BlockReason::ComponentNotAware);
+            } else if safe {
+                self.set_grace(index, grace);
+            } else {
+                self.block(Kind::Kcm, &name, BlockReason::HazardousStateAvoided);
+            }
+        }
+    }
+
+    fn finish(self, request: &Request, observed: &Observed) -> Plan {
+        let settling = Settling::of(observed);
+        let next = next(request, &self.steps, &settling);
+        let turns = turns(&self.steps, &self.blocked, &settling);
+        let mut deferred: Vec<String> =
+            observed.nodes.iter().filter(|node| node.deferred()).map(|node| node.name.clone()).collect();
+        deferred.sort();
+        let blocked: Vec<Blocked> =
+            self.blocked.into_iter().map(|((kind, name), reason)| Blocked { kind, name, reason }).collect();
+        let leg_done = self.steps.is_empty() && blocked.is_empty() && settling.names.is_empty();
+        Plan {
+            leg: self.leg.profile,
+            done: leg_done && self.leg.profile == request.target.profile(),
+            steps: self.steps,
+            next,
+            blocked,
+            deferred,
+            wait: settling.names,
+            leg_done,
+            wait_nodes: settling.nodes,
+            turns,
+        }
+    }
+}
+
+/// What has been changed and is not yet known to be healthy.
+struct Settling {
+    names: Vec<String>,
+    control_plane: usize,
+    nodes: Vec<String>,
+    owners: BTreeSet<Owner>,
+}
+
+impl Settling {
+    fn of(observed: &Observed) -> Settling {
+        let kcm = observed.kcm.iter().filter(|kcm| kcm.settling.is_some()).map(|kcm| (Kind::Kcm, &kcm.name));
+        let kas = observed.kas.iter().filter(|kas| kas.settling.is_some()).map(|kas| (Kind::Kas, &kas.name));
+        // A node that went away while it settled must not hold up the others.
+        let nodes = observed.nodes.iter().filter(|node| node.settling.is_some() && !node.deferred());
+        let all: Vec<(Kind, &String)> = kcm.chain(kas).chain(nodes.map(|node| (Kind::Node, &node.name))).collect();
+        let nodes: Vec<String> = all.iter().filter(|(kind, _)| *kind == Kind::Node).map(|(_, name)| (*name).clone()).collect();
+        let mut names: Vec<String> = all.iter().map(|(_, name)| (*name).clone()).collect();
+        names.sort();
+        Settling {
+            names,
+            control_plane: all.len() - nodes.len(),
+            nodes,
+            owners: all.iter().map(|(kind, _)| kind.owner()).collect(),
+        }
+    }
+}
+
+/// Returns what may be started now: a control plane step alone, or as many nodes as may change at a time.
+fn next(request: &Request, steps: &[Step], settling: &Settling) -> Vec<Step> {
+    let Some(first) = steps.first().filter(|_| !request.paused && settling.control_plane == 0) else {
+        return Vec::new();
+    };
+    if first.kind() != Kind::Node {
+        return if settling.nodes.is_empty() { vec![first.clone()] } else { Vec::new() };
+    }
+    let room = match request.max_unavailable {
+        0 => usize::MAX,
+        limit => limit.saturating_sub(settling.nodes.len()),
+    };
+    let mut seen = BTreeSet::new();
+    let leading = steps.iter().take_while(|step| step.kind() == Kind::Node);
+    leading.filter(|step| seen.insert(step.name())).take(room).cloned().collect()
+}
+
+/// Returns who has the turn.
+fn turns(steps: &[Step], blocked: &BTreeMap<(Kind, String), BlockReason>, settling: &Settling) -> BTreeSet<Owner> {
+    let mut turns = settling.owners.clone();
+    if turns.is_empty() {
+        turns.extend(steps.first().map(|step| step.kind().owner()));
+    }
+    for owner in Owner::ALL {
+        let mut reasons = blocked.iter().filter(|((kind, _), _)| kind.owner() == owner).map(|(_, reason)| *reason).peekable();
+        let has_steps = steps.iter().any(|step| step.kind().owner() == owner);
+        if reasons.peek().is_some() && !has_steps && reasons.all(|reason| reason == BlockReason::ComponentNotAware) {
+            turns.insert(owner);
+        }
+    }
+    turns
+}
