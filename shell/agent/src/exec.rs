@@ -1,0 +1,182 @@
+//! Commands in a container: exec probes and lifecycle hooks.
+//!
+//! A command gets the container's environment, working directory and user, a process group of its own and no standard input.
+//! It ends with its first process: what it left in the background lives on as part of the container (a `postStart` hook may
+//! mean that) and dies with it at the latest. At the timeout everything that the command started is killed before the
+//! result is given, so that nothing piles up.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+
+use crate::lag::Deadline;
+use crate::processes;
+use crate::shim;
+use crate::state::ContainerSpec;
+
+/// Bytes of output that are kept; the kubelet's `maxRespBodyLength`.
+pub const OUTPUT_MAX: usize = 10 * 1024;
+
+/// How a command went.
+pub type ExecResult = Result<ExecOutput, ExecError>;
+
+/// Why a command did not run.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run the command")]
+pub struct ExecError(#[source] pub io::Error);
+
+impl ExecError {
+    /// Returns the error number of the operating system.
+    pub fn errno(&self) -> Option<i32> {
+        self.0.raw_os_error()
+    }
+}
+
+/// What became of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// How it ended.
+    pub ended: Ended,
+    /// The beginning of what it wrote to standard output, at most [`OUTPUT_MAX`] bytes.
+    pub stdout: Vec<u8>,
+    /// The beginning of what it wrote to standard error, at most [`OUTPUT_MAX`] bytes.
+    pub stderr: Vec<u8>,
+}
+
+impl ExecOutput {
+    /// Returns standard output followed by standard error, [`OUTPUT_MAX`] bytes in all.
+    pub fn combined(&self) -> Vec<u8> {
+        self.stdout.iter().chain(&self.stderr).take(OUTPUT_MAX).copied().collect()
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself.
+    Exit(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was killed at the timeout.
+    TimedOut {
+        /// How late this process itself was woken during the attempt.
+        lag: Duration,
+    },
+}
+
+/// Runs a command in the environment of a container. If the returned future is dropped, the command is killed.
+pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration) -> ExecResult {
+    let mut deadline = Deadline::after(timeout);
+    let mut command: Command = shim::command(spec, command).map_err(ExecError)?.into();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(ExecError)?;
+    let mut stdout = Capture::new(child.stdout.take().expect("piped above"));
+    let mut stderr = Capture::new(child.stderr.take().expect("piped above"));
+    let mut group = Group::of(child);
+    let ended = loop {
+        tokio::select! {
+            // The end first: a command that ended in time has not timed out, however late we look. Output last: one that
+            // writes without pause must not keep us from looking at the clock.
+            biased;
+            status = group.child.wait() => {
+                group.ended = true;
+                break ended(status.map_err(ExecError)?);
+            }
+            lag = deadline.passed() => {
+                group.kill().await.map_err(ExecError)?;
+                break Ended::TimedOut { lag };
+            }
+            () = stdout.read(), if !stdout.at_end => {}
+            () = stderr.read(), if !stderr.at_end => {}
+        }
+    };
+    Ok(ExecOutput { ended, stdout: stdout.rest(), stderr: stderr.rest() })
+}
+
+fn ended(status: ExitStatus) -> Ended {
+    status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Exit)
+}
+
+/// A command with everything it started.
+struct Group {
+    child: Child,
+    pid: i32,
+    ended: bool,
+}
+
+impl Group {
+    fn of(child: Child) -> Group {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
+        Group { child, pid, ended: false }
+    }
+
+    /// Kills all of it and collects its first process.
+    async fn kill(&mut self) -> io::Result<()> {
+        let pid = self.pid;
+        // Also those that left the group; their parents still live, so they can be found.
+        let below = tokio::task::spawn_blocking(move || processes::below(pid)).await?;
+        self.kill_now();
+        for pid in below {
+            let _ = processes::signal(pid, Signal::KILL);
+        }
+        self.child.wait().await?;
+        self.ended = true;
+        Ok(())
+    }
+
+    fn kill_now(&self) {
+        // Gone meanwhile is as good as killed.
+        let _ = processes::signal_group(self.pid, Signal::KILL);
+    }
+}
+
+impl Drop for Group {
+    /// Nobody waits any more: tokio collects the first process when it has died.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill_now();
+        }
+    }
+}
+
+/// One stream of output: the beginning is kept, the rest read and thrown away, so that the command never blocks.
+struct Capture<S> {
+    stream: S,
+    kept: Vec<u8>,
+    buffer: Vec<u8>,
+    at_end: bool,
+}
+
+impl<S: AsyncRead + AsFd + Unpin> Capture<S> {
+    fn new(stream: S) -> Capture<S> {
+        Capture { stream, kept: Vec::new(), buffer: vec![0; 4096], at_end: false }
+    }
+
+    async fn read(&mut self) {
+        match self.stream.read(&mut self.buffer).await {
+            Ok(length) if length > 0 => self.keep(length),
+            _ => self.at_end = true,
+        }
+    }
+
+    fn keep(&mut self, length: usize) {
+        let length = length.min(OUTPUT_MAX - self.kept.len());
+        self.kept.extend_from_slice(&self.buffer[..length]);
+    }
+
+    /// Takes what is in the pipe without waiting: something in the background may hold it open.
+    fn rest(mut self) -> Vec<u8> {
+        while !self.at_end && self.kept.len() < OUTPUT_MAX {
+            match rustix::io::read(self.stream.as_fd(), &mut self.buffer[..]) {
+                Ok(length) if length > 0 => self.keep(length),
+                _ => self.at_end = true,
+            }
+        }
+        self.kept
+    }
+}

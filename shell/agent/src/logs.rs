@@ -1,0 +1,3 @@
+//! Logs of containers.
+
+pub mod cri;

@@ -1,0 +1,15 @@
+//! Waiting for a descriptor of the kernel to become readable.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Registers a descriptor with the runtime, for reading only: a socket that can be written to wakes nobody.
+pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // The safe constructor is deprecated because a type could answer with another descriptor each time it is asked. An owned
+    // descriptor is one number from its birth to its drop, which is exactly what the unsafe successor asks us to promise.
+    #[expect(deprecated)]
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}

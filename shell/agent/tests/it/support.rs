@@ -1,0 +1,89 @@
+//! What the tests share: a shim, shell containers, and waiting for what a container writes.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use agent::container::ShimProgram;
+use agent::processes;
+use agent::state::{ContainerSpec, StateDir};
+
+/// Returns the shim of this package.
+pub(crate) fn shim() -> ShimProgram {
+    ShimProgram { path: env!("CARGO_BIN_EXE_lifesign-agent-shim").into(), args: Vec::new() }
+}
+
+/// Returns a container that runs a shell script.
+pub(crate) fn shell(script: &str) -> ContainerSpec {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    ContainerSpec {
+        id: format!("test-{}-{count}", std::process::id()),
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        ..ContainerSpec::default()
+    }
+}
+
+/// Returns the log files, oldest first.
+pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(u64, PathBuf)> = std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let number = path.file_name()?.to_str()?.strip_prefix("log.")?.parse().ok()?;
+            Some((number, path))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Returns the raw log.
+pub(crate) fn log_text(dir: &Path) -> String {
+    log_files(dir).iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+/// Waits until a container has written a line.
+pub(crate) async fn wait_for_line(dir: &Path, line: &str) {
+    until(&format!("the line {line:?}"), || log_text(dir).lines().any(|entry| entry.splitn(4, ' ').nth(3) == Some(line))).await;
+}
+
+/// Waits until something holds that no event tells of.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
+}
+
+/// Returns whether a process has ended; one that nobody has collected yet has ended too.
+pub(crate) fn is_gone(pid: i32) -> bool {
+    processes::stat(pid).is_none_or(|stat| stat.zombie)
+}
+
+/// Plays an agent that can be killed: another process starts the shim and waits for its end.
+pub(crate) fn launch_in_another_process(dir: &Path, spec: &ContainerSpec) -> Child {
+    let state = StateDir::new(dir);
+    state.create().unwrap();
+    state.write_spec(spec).unwrap();
+    let lock = state.lock().unwrap().unwrap();
+    // A shell gives what runs in the background no standard input, so the lock takes a detour.
+    let mut agent = Command::new("sh")
+        .args(["-c", "exec 3<&0; \"$0\" \"$1\" <&3 & wait"])
+        .arg(shim().path)
+        .arg(state.spec_path())
+        .stdin(Stdio::from(lock))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut report = String::new();
+    BufReader::new(agent.stdout.take().unwrap()).read_line(&mut report).unwrap();
+    assert_eq!(report, "ready\n");
+    agent
+}
