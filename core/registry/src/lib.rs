@@ -14,4 +14,5 @@ pub mod query;
 pub mod resource;
 pub mod state;
 pub mod status;
+pub mod table;
 pub mod watching;
