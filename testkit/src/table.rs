@@ -57,13 +57,13 @@ pub const FILES: &[(&str, Runner)] = &[
     ("pod-probe-markers/nodepodprobe", NotYetWired),
     ("pod-probe-markers/scenarios", NotYetWired),
     ("pod-probe-markers/validation", Package("lifesign-api")),
-    ("probes/backoff", NotYetWired),
+    ("probes/backoff", Package("lifesign-probe")),
     ("probes/dropping", Package("lifesign-api")),
-    ("probes/handlers", NotYetWired),
+    ("probes/handlers", Package("lifesign-probe")),
     ("probes/http", NotYetWired),
     ("probes/podready", NotYetWired),
-    ("probes/timing", NotYetWired),
-    ("probes/worker", NotYetWired),
+    ("probes/timing", Package("lifesign-probe")),
+    ("probes/worker", Package("lifesign-probe")),
     ("protobuf/decode", Package("lifesign-registry")),
 ];
 

@@ -135,6 +135,9 @@ pub struct Container {
     /// `Always` makes an init container a sidecar.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub restart_policy: String,
+    /// What decides before the policy, by exit code.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub restart_policy_rules: Vec<RestartRule>,
     /// Restarts the container when it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<Probe>,
@@ -151,6 +154,40 @@ impl Container {
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy == "Always"
     }
+}
+
+/// A rule that restarts a container by its exit code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestartRule {
+    /// `Restart` or `RestartAllContainers`.
+    pub action: String,
+    /// The exit codes that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_codes: Option<ExitCodes>,
+}
+
+impl RestartRule {
+    /// Returns whether the rule restarts a container that ended with this exit code.
+    pub fn restarts(&self, exit_code: i64) -> bool {
+        let listed = |codes: &ExitCodes| match codes.operator.as_str() {
+            "In" => codes.values.contains(&exit_code),
+            "NotIn" => !codes.values.contains(&exit_code),
+            _ => false,
+        };
+        matches!(self.action.as_str(), "Restart" | "RestartAllContainers") && self.exit_codes.as_ref().is_some_and(listed)
+    }
+}
+
+/// A set of exit codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExitCodes {
+    /// `In` or `NotIn`.
+    pub operator: String,
+    /// The codes.
+    #[serde(deserialize_with = "null_default")]
+    pub values: Vec<i64>,
 }
 
 /// A port of a container.

@@ -1,0 +1,134 @@
+//! Which events probes cause, and how often: a fast worker writes no more of them than a slow one.
+
+use std::time::Duration;
+
+use api::ProbeType;
+use api::note::NoteType;
+use machine::Time;
+
+/// Within a run of failures, a worker repeats its event at most this often.
+const REPEAT_AFTER: Duration = Duration::from_secs(60);
+/// The API refuses events whose text is longer.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// An attempt failed, or could not be carried out.
+pub const UNHEALTHY: &str = "Unhealthy";
+/// An attempt succeeded in a way that deserves a look, or a stored value had to be corrected.
+pub const PROBE_WARNING: &str = "ProbeWarning";
+/// A container is ready again.
+pub const HEALTHY: &str = "Healthy";
+/// A container is about to be stopped.
+pub const KILLING: &str = "Killing";
+/// A container waits before it is started again.
+pub const BACK_OFF: &str = "BackOff";
+
+/// An event about a container; the shell adds the object (`spec.containers{name}`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Good or bad news.
+    pub type_: NoteType,
+    /// One of the constants of this module.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// How many occurrences this one stands for, itself included.
+    pub count: u32,
+}
+
+impl Notice {
+    fn new(type_: NoteType, reason: &'static str, message: String, count: u32) -> Notice {
+        Notice { type_, reason, message: cut(message, MESSAGE_BYTES_MAX), count }
+    }
+
+    pub(crate) fn failed(probe: ProbeType, output: &str, count: u32) -> Notice {
+        Notice::new(NoteType::Warning, UNHEALTHY, format!("{} probe failed: {output}", probe.name()), count)
+    }
+
+    pub(crate) fn errored(probe: ProbeType, cause: &str, count: u32) -> Notice {
+        let message = format!("{} probe errored and was discarded: {cause}", probe.name());
+        Notice::new(NoteType::Warning, UNHEALTHY, message, count)
+    }
+
+    pub(crate) fn warning(probe: ProbeType, text: &str, count: u32) -> Notice {
+        Notice::new(NoteType::Warning, PROBE_WARNING, format!("{} probe warning: {text}", probe.name()), count)
+    }
+
+    pub(crate) fn healthy(probe: ProbeType) -> Notice {
+        Notice::new(NoteType::Normal, HEALTHY, format!("{} probe succeeded again", probe.name()), 1)
+    }
+
+    /// Says that a probe has a container killed.
+    pub fn killing(container: &str, probe: ProbeType, grace_seconds: i64, restart: bool) -> Notice {
+        let after = if restart { "will be restarted" } else { "will not be restarted" };
+        let message = format!("Container {container} failed {} probe and {after} (grace period {grace_seconds}s)", word(probe));
+        Notice::new(NoteType::Normal, KILLING, message, 1)
+    }
+
+    /// Says that a container waits before it is started again.
+    pub fn back_off(container: &str, delay: Duration) -> Notice {
+        let message = format!("Back-off {} restarting failed container {container}", api::duration::format(delay));
+        Notice::new(NoteType::Warning, BACK_OFF, message, 1)
+    }
+}
+
+fn word(probe: ProbeType) -> &'static str {
+    match probe {
+        ProbeType::Liveness => "liveness",
+        ProbeType::Readiness => "readiness",
+        ProbeType::Startup => "startup",
+    }
+}
+
+/// Cuts a text to at most `max` bytes, on a character boundary.
+pub(crate) fn cut(mut text: String, max: usize) -> String {
+    text.truncate(text.floor_char_boundary(max));
+    text
+}
+
+/// When an event of one kind was last written for a worker, and how many were left out since.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rate {
+    last: Option<Time>,
+    left_out: u32,
+}
+
+impl Rate {
+    /// Returns the count to write an event with, or `None` to leave it out. `always`: it is worth an event of its own.
+    pub(crate) fn admit(&mut self, now: Time, always: bool) -> Option<u32> {
+        let quiet = self.last.is_none_or(|last| now.since(last) >= REPEAT_AFTER);
+        if !always && !quiet {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out).saturating_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_are_counted_and_come_once_a_minute() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.admit(Time::ZERO, false), Some(1));
+        for second in 1..60 {
+            assert_eq!(rate.admit(Time::from_secs(second), false), None);
+        }
+        assert_eq!(rate.admit(Time::from_secs(60), false), Some(60));
+        assert_eq!(rate.admit(Time::from_secs(61), true), Some(1));
+    }
+
+    #[test]
+    fn messages_fit_into_an_event() {
+        let notice = Notice::failed(ProbeType::Liveness, &"ä".repeat(1000), 1);
+        assert!(notice.message.len() <= 1024 && notice.message.starts_with("Liveness probe failed: ä"));
+    }
+
+    #[test]
+    fn a_kill_says_what_happens_next() {
+        let message = Notice::killing("app", ProbeType::Startup, 7, true).message;
+        assert!(["app", "startup", "7s", "will be restarted"].iter().all(|part| message.contains(part)), "{message}");
+    }
+}

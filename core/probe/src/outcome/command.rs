@@ -1,0 +1,102 @@
+//! Commands: what their end means, and how their arguments are expanded.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::{Discarded, OUTPUT_BYTES_MAX, Report, Said, Site, errno_report, late};
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExecEnd {
+    /// By itself.
+    Exited(i32),
+    /// By a signal.
+    Signaled(i32),
+    /// It could not be started; the name of the errno, for example `ENOENT`.
+    SpawnFailed(Cow<'static, str>),
+    /// The container runtime did not answer.
+    RuntimeUnreachable,
+    /// The container is not there any more; its end decides, not the probe.
+    ContainerGone,
+    /// The time was up.
+    TimedOut {
+        /// How much later than asked for the agent itself woke up meanwhile.
+        lag: Duration,
+    },
+}
+
+impl ExecEnd {
+    /// Returns whether everything that the command started must be killed and reaped before the attempt completes, so
+    /// that hanging probes do not pile up.
+    pub fn kills_group(&self) -> bool {
+        matches!(self, ExecEnd::TimedOut { .. })
+    }
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecAnswer {
+    /// How it ended.
+    pub end: ExecEnd,
+    /// The beginning of its output; more than [`OUTPUT_BYTES_MAX`] is cut.
+    pub stdout: Vec<u8>,
+    /// The beginning of its complaints; more than [`OUTPUT_BYTES_MAX`] is cut.
+    pub stderr: Vec<u8>,
+}
+
+/// Judges a command.
+pub fn exec(answer: ExecAnswer, timeout: Duration) -> Report {
+    let ExecAnswer { end, mut stdout, mut stderr } = answer;
+    stdout.truncate(OUTPUT_BYTES_MAX);
+    stderr.truncate(OUTPUT_BYTES_MAX);
+    let failure = |how: String, stdout: Vec<u8>, stderr: Vec<u8>| {
+        let output = joined(&stdout, &stderr);
+        Report::failure(if output.is_empty() { how } else { output }).with(Said::Command { stdout, stderr })
+    };
+    match end {
+        ExecEnd::Exited(0) => Report::success().with(Said::Command { stdout, stderr }),
+        ExecEnd::Exited(code) => failure(format!("command terminated with exit code {code}"), stdout, stderr),
+        ExecEnd::Signaled(signal) => failure(format!("command was killed by signal {signal}"), stdout, stderr),
+        ExecEnd::SpawnFailed(errno) => errno_report(&errno, Site::Spawn, "the command could not be started"),
+        ExecEnd::RuntimeUnreachable => Report::error(Discarded::Runtime, "the container runtime does not answer"),
+        ExecEnd::ContainerGone => Report::error(Discarded::Runtime, "the container is gone"),
+        ExecEnd::TimedOut { lag } => late("command timed out", timeout, lag),
+    }
+}
+
+/// Returns stdout then stderr as text, within one limit.
+fn joined(stdout: &[u8], stderr: &[u8]) -> String {
+    let kept = stderr.len().min(OUTPUT_BYTES_MAX - stdout.len());
+    let mut text = String::from_utf8_lossy(stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&stderr[..kept]));
+    text
+}
+
+/// Expands `$(NAME)` in the arguments of a command; `$$` is `$`, and what the environment does not know stays.
+pub fn expand<'env>(command: &[String], env: impl Fn(&str) -> Option<&'env str>) -> Vec<String> {
+    command.iter().map(|argument| expand_argument(argument, &env)).collect()
+}
+
+fn expand_argument<'env>(argument: &str, env: &impl Fn(&str) -> Option<&'env str>) -> String {
+    let mut out = String::with_capacity(argument.len());
+    let mut rest = argument;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(after) = after.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            match env(name) {
+                Some(value) => out.push_str(value),
+                None => out.push_str(&rest[at..rest.len() - tail.len()]),
+            }
+            rest = tail;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
+}

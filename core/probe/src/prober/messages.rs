@@ -1,0 +1,161 @@
+//! What goes into a prober and what comes out.
+
+use std::time::Duration;
+
+use api::ProbeType;
+use machine::{Rng, Time};
+
+use crate::notes::Notice;
+use crate::outcome::Report;
+use crate::worker::{Phase, ProbeResult};
+
+/// A fact about the container or one of its attempts.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// An instance runs.
+    Running {
+        /// The container ID.
+        id: Box<str>,
+        /// When it started, on the agent's own clock; never the API timestamp, which has whole seconds.
+        started_at: Time,
+    },
+    /// No instance runs: the last one ended, or none was made yet (no exit code).
+    NotRunning {
+        /// How it ended.
+        exit_code: Option<i32>,
+    },
+    /// The deletion of the pod was requested.
+    Deleted,
+    /// The pod has the phase Succeeded or Failed.
+    PodTerminal,
+    /// The pod is gone from the node.
+    Removed,
+    /// An attempt completed, by an answer or by its timeout.
+    Finished {
+        /// The worker.
+        probe: ProbeType,
+        /// As in its [`Launch`].
+        attempt: u32,
+        /// What came of it.
+        report: Report,
+    },
+}
+
+/// An attempt to carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The worker.
+    pub probe: ProbeType,
+    /// To be given back in [`Input::Finished`].
+    pub attempt: u32,
+    /// When it was scheduled for; waiting attempts begin in this order.
+    pub due: Time,
+    /// For all of it, from its real beginning.
+    pub timeout: Duration,
+    /// A second look: its failure will not count.
+    pub look: bool,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Carry out an attempt.
+    Launch(Launch),
+    /// The outcome of an attempt under way does not matter any more.
+    Cancel {
+        /// The worker.
+        probe: ProbeType,
+        /// As in its [`Launch`].
+        attempt: u32,
+    },
+    /// The result of a probe, changed or of a new instance.
+    Publish {
+        /// The worker.
+        probe: ProbeType,
+        /// What it says now.
+        result: ProbeResult,
+    },
+    /// A worker began or ended its rest.
+    Hold {
+        /// The worker.
+        probe: ProbeType,
+        /// Whether it rests now.
+        on: bool,
+    },
+    /// `started` of the container status has changed.
+    Started(bool),
+    /// `ready` of the container status has changed.
+    Ready(bool),
+    /// Stop the container.
+    Kill {
+        /// The probe that failed.
+        probe: ProbeType,
+        /// Seconds between the request to stop and the kill.
+        grace_seconds: i64,
+        /// Whether it is started again afterwards.
+        restart: bool,
+    },
+    /// A worker has ended for good; its metric series go with it.
+    Ended {
+        /// The worker.
+        probe: ProbeType,
+    },
+    /// Write an event.
+    Note {
+        /// The worker.
+        probe: ProbeType,
+        /// The event.
+        notice: Notice,
+    },
+    /// An outcome came too late to belong to anything (metric).
+    Stale {
+        /// The worker.
+        probe: ProbeType,
+    },
+    /// An attempt took so long that later ones had to move (metric).
+    Overrun {
+        /// The worker.
+        probe: ProbeType,
+    },
+}
+
+/// What the stored status says about an instance, after the agent restarted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prior {
+    pub(super) id: Box<str>,
+    pub(super) started: bool,
+    pub(super) ready: bool,
+    /// In the order startup, readiness, liveness.
+    pub(super) jitter: [f64; 3],
+}
+
+impl Prior {
+    /// Returns the stored status of an instance; how its first attempts are spread is drawn from `rng`.
+    pub fn new(id: &str, started: bool, ready: bool, rng: &mut Rng) -> Prior {
+        let jitter = [rng.fraction(), rng.fraction(), rng.fraction()];
+        Prior { id: id.into(), started, ready, jitter }
+    }
+
+    /// Returns it with the same spread, a fraction of the period in `[0, 1)`, for every worker.
+    pub fn with_jitter(mut self, fraction: f64) -> Prior {
+        self.jitter = [fraction; 3];
+        self
+    }
+}
+
+/// What a worker does at the moment, for metrics and for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// The worker.
+    pub probe: ProbeType,
+    /// What it does.
+    pub phase: Phase,
+    /// When its next attempt is due; `None` while one runs or none is scheduled.
+    pub due: Option<Time>,
+    /// The period that is valid now.
+    pub period: Duration,
+    /// For one attempt.
+    pub timeout: Duration,
+    /// What is published; `None` while no instance runs.
+    pub result: Option<ProbeResult>,
+}
