@@ -40,6 +40,9 @@ pub fn null_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(de
 pub struct ObjectMeta {
     /// Unique among the objects of a kind and namespace.
     pub name: String,
+    /// What the server made the name from, if the creator left that to it.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub generate_name: String,
     /// Empty for objects of cluster scope.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::Timestamp;
 use crate::meta::{Condition, Kind, ObjectMeta, Scope, null_default};
 
+/// The label with the zone that a node is in.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,0 +1,151 @@
+//! The endpoints of one slice as text, so that changing one does not mean writing the others again.
+//!
+//! Entry `i` is the bytes between its neighbours' ends; a comma follows each. Replacing an entry moves the bytes behind it,
+//! at most one slice's worth, however many slices the Service has.
+
+use api::endpointslice::{Endpoint, EndpointConditions};
+
+use crate::hints::Mode;
+use crate::pack::Packed;
+use crate::record::Record;
+
+/// How many endpoints there are of each combination of conditions, see [`kind`].
+pub type Kinds = [usize; 8];
+
+/// Returns the place of conditions in [`Kinds`]: ready is 4, serving 2, terminating 1.
+pub fn kind(conditions: &EndpointConditions) -> usize {
+    usize::from(conditions.is_ready()) * 4 + usize::from(conditions.is_serving()) * 2 + usize::from(conditions.is_terminating())
+}
+
+/// The endpoints of one slice, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Content {
+    entries: Vec<Entry>,
+    text: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Which member of the Service it is.
+    id: u64,
+    /// Where its text ends, its comma included.
+    end: usize,
+    kind: usize,
+}
+
+impl Content {
+    /// Returns the content of a packed slice; the ids of its endpoints are asked for in order.
+    pub fn new(packed: &Packed, namespace: &str, mode: Mode, mut id: impl FnMut(&Record) -> u64) -> Content {
+        let mut content = Content::default();
+        for record in &packed.records {
+            content.push(id(record), record, namespace, mode);
+        }
+        content
+    }
+
+    /// Returns how many endpoints there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the endpoints as a JSON list without its brackets.
+    pub fn text(&self) -> &[u8] {
+        self.text.strip_suffix(b",").unwrap_or(&self.text)
+    }
+
+    /// Appends an endpoint.
+    pub fn push(&mut self, id: u64, record: &Record, namespace: &str, mode: Mode) {
+        record.write_json(namespace, mode, &mut self.text);
+        self.text.push(b',');
+        self.entries.push(Entry { id, end: self.text.len(), kind: kind(&record.conditions) });
+    }
+
+    /// Replaces an endpoint in its place.
+    pub fn replace(&mut self, id: u64, record: &Record, namespace: &str, mode: Mode) {
+        let at = self.find(id);
+        let mut text = Vec::with_capacity(384);
+        record.write_json(namespace, mode, &mut text);
+        text.push(b',');
+        self.splice(at, &text);
+        self.entries[at].kind = kind(&record.conditions);
+    }
+
+    /// Removes an endpoint; the order of the others stays.
+    pub fn remove(&mut self, id: u64) {
+        let at = self.find(id);
+        self.splice(at, &[]);
+        self.entries.remove(at);
+    }
+
+    fn find(&self, id: u64) -> usize {
+        self.entries.iter().position(|entry| entry.id == id).expect("a member is in the slice of its place")
+    }
+
+    /// Puts `text` in the place of an entry's text and moves the ends behind it.
+    fn splice(&mut self, at: usize, text: &[u8]) {
+        let begin = if at == 0 { 0 } else { self.entries[at - 1].end };
+        let end = self.entries[at].end;
+        self.text.splice(begin..end, text.iter().copied());
+        for entry in &mut self.entries[at..] {
+            entry.end = entry.end - (end - begin) + text.len();
+        }
+    }
+
+    /// Reads the endpoints back.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let mut list = Vec::with_capacity(self.text.len() + 2);
+        list.push(b'[');
+        list.extend_from_slice(self.text());
+        list.push(b']');
+        serde_json::from_slice(&list).expect("the text was written by this module")
+    }
+
+    /// Counts the endpoints by their conditions.
+    pub fn kinds(&self) -> Kinds {
+        let mut kinds = Kinds::default();
+        self.entries.iter().for_each(|entry| kinds[entry.kind] += 1);
+        kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(pod: &str, ready: bool) -> Record {
+        Record {
+            pod: pod.into(),
+            uid: "u".into(),
+            address: "10.0.0.1".parse().unwrap(),
+            hostname: None,
+            conditions: EndpointConditions { ready: Some(ready), serving: Some(ready), terminating: Some(false) },
+            node: None,
+            zone: None,
+        }
+    }
+
+    #[test]
+    fn editing_the_text_is_writing_it_anew() {
+        let mut content = Content::default();
+        assert!(content.endpoints().is_empty());
+        for (id, pod) in ["a", "bb", "ccc"].into_iter().enumerate() {
+            content.push(id as u64, &record(pod, true), "default", Mode::None);
+        }
+        content.replace(1, &record("bb", false), "default", Mode::None);
+        content.remove(0);
+        content.push(7, &record("d", true), "default", Mode::None);
+        content.replace(7, &record("d-with-a-longer-name", true), "default", Mode::None);
+        let expected: Vec<Endpoint> = [("bb", false), ("ccc", true), ("d-with-a-longer-name", true)]
+            .map(|(pod, ready)| record(pod, ready).endpoint("default", Mode::None))
+            .into();
+        assert_eq!(content.endpoints(), expected);
+        assert_eq!((content.len(), content.kinds()[6], content.kinds()[0]), (3, 2, 1));
+        [1, 2, 7].into_iter().for_each(|id| content.remove(id));
+        assert_eq!(content.text(), b"");
+    }
+}

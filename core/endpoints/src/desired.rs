@@ -1,0 +1,59 @@
+//! What a Service's slices should list: its pods by family and port group.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::ip::Family;
+
+use crate::membership::{NodeFact, Standing, record, standing};
+use crate::pack::Group;
+use crate::pod::PodRecord;
+use crate::ports::PortCache;
+use crate::service::ServiceRecord;
+use crate::settings::Settings;
+
+/// What a Service's slices should list.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// For each family of the Service, in order, its port groups in the order of their first pods.
+    pub families: Vec<(Family, Vec<Group>)>,
+    /// Pods that are left out because their node is unknown, ascending name; if there are any, the sync is retried.
+    pub skipped: Vec<Arc<str>>,
+}
+
+/// Returns what a Service's slices should list, from the pods that it selects, ascending name.
+pub fn desired<'a>(
+    service: &ServiceRecord,
+    pods: impl IntoIterator<Item = (&'a PodRecord, NodeFact<'a>)>,
+    settings: &Settings,
+) -> Desired {
+    let mut cache = PortCache::default();
+    let mut skipped = Vec::new();
+    let mut families: Vec<(Family, Groups)> = service.spec.families.iter().map(|&family| (family, Groups::default())).collect();
+    for (pod, node) in pods {
+        match standing(pod, service, node, settings) {
+            Standing::Out => {}
+            Standing::NodeUnknown => skipped.push(Arc::clone(&pod.name)),
+            Standing::In => {
+                for (family, groups) in &mut families {
+                    if let Some(record) = record(pod, service, *family, node, settings) {
+                        let ports = cache.ports(&service.spec.ports, pod);
+                        let place = *groups.places.entry(Arc::clone(&ports)).or_insert_with(|| {
+                            groups.list.push(Group { ports, records: Vec::new() });
+                            groups.list.len() - 1
+                        });
+                        groups.list[place].records.push(Arc::new(record));
+                    }
+                }
+            }
+        }
+    }
+    Desired { families: families.into_iter().map(|(family, groups)| (family, groups.list)).collect(), skipped }
+}
+
+/// Port groups in the order of their first pods, and where each is.
+#[derive(Default)]
+struct Groups {
+    list: Vec<Group>,
+    places: BTreeMap<Arc<crate::ports::Ports>, usize>,
+}

@@ -1,0 +1,32 @@
+//! KEP-1672: pods and a Service become EndpointSlices that say `ready`, `serving` and `terminating`.
+//!
+//! [`plan`](plan::plan) is the definition: a pure function from everything observed to everything that must be written.
+//! [`usable_endpoints`] is the other side: which of the listed endpoints may get traffic.
+//!
+//! Invariants: a selected pod with an address is in exactly one slice of its port group and family; planning again after a
+//! plan was applied yields nothing; the order of the inputs does not matter.
+
+pub mod conditions;
+pub mod content;
+pub mod desired;
+pub mod hints;
+pub mod labels;
+pub mod matching;
+pub mod membership;
+pub mod pack;
+pub mod plan;
+pub mod pod;
+pub mod ports;
+pub mod record;
+pub mod render;
+pub mod requeue;
+pub mod retry;
+pub mod service;
+pub mod settings;
+pub mod tracker;
+pub mod transitions;
+pub mod trigger_time;
+pub mod usable;
+
+pub use settings::{Config, Settings};
+pub use usable::usable_endpoints;

@@ -1,0 +1,111 @@
+//! What is kept of a pod: the facts that endpoints depend on, read once when the pod arrives.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::ip::{self, Family};
+use api::{Pod, Timestamp};
+use machine::Time;
+
+/// A pod as far as endpoints depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRecord {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The very pod.
+    pub uid: Arc<str>,
+    /// The revision of the object; equal ones mean that nothing changed.
+    pub resource_version: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it has finished for good.
+    pub terminal: bool,
+    /// Whether it has any address, readable or not.
+    pub has_addresses: bool,
+    /// Its readable addresses, in order.
+    pub addresses: Vec<IpAddr>,
+    /// Whether the condition `Ready` is exactly `True`.
+    pub ready: bool,
+    /// When that condition last changed.
+    pub ready_transition: Option<Time>,
+    /// When its deletion was asked for; its presence means that it is terminating.
+    pub deletion_asked: Option<Time>,
+    /// The node that runs it; empty: none yet.
+    pub node: Arc<str>,
+    /// Its own host name; may be empty.
+    pub hostname: Arc<str>,
+    /// The Service under which the host name is published; may be empty.
+    pub subdomain: String,
+    /// The named ports of its containers, then of its sidecars.
+    pub ports: Vec<NamedPort>,
+}
+
+/// A port that a Service can refer to by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    /// The name.
+    pub name: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// The number.
+    pub number: i64,
+}
+
+/// Returns the protocol, which is TCP when it is left out.
+pub(crate) fn protocol_or_tcp(protocol: &str) -> &str {
+    if protocol.is_empty() { "TCP" } else { protocol }
+}
+
+impl PodRecord {
+    /// Reads what matters of a pod.
+    pub fn new(pod: &Pod) -> PodRecord {
+        let ready = pod.condition("Ready");
+        let time = |stamp: &Timestamp| stamp.0;
+        let grace = Duration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0).unsigned_abs());
+        let named = pod.spec.containers.iter().chain(pod.sidecars()).flat_map(|container| &container.ports);
+        PodRecord {
+            name: pod.metadata.name.as_str().into(),
+            uid: pod.metadata.uid.as_str().into(),
+            resource_version: pod.metadata.resource_version.clone(),
+            labels: pod.metadata.labels.clone(),
+            terminal: pod.terminal(),
+            has_addresses: !pod.status.pod_ips.is_empty(),
+            addresses: pod.status.pod_ips.iter().filter_map(|address| ip::parse(&address.ip)).collect(),
+            ready: ready.is_some_and(|condition| condition.status == "True"),
+            ready_transition: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+            deletion_asked: pod.metadata.deletion_timestamp.as_ref().map(|stamp| stamp.0 - grace),
+            node: pod.spec.node_name.as_str().into(),
+            hostname: pod.spec.hostname.as_str().into(),
+            subdomain: pod.spec.subdomain.clone(),
+            ports: named
+                .filter(|port| !port.name.is_empty())
+                .map(|port| NamedPort {
+                    name: port.name.clone(),
+                    protocol: protocol_or_tcp(&port.protocol).to_owned(),
+                    number: port.container_port,
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns whether the pod is being deleted.
+    pub fn terminating(&self) -> bool {
+        self.deletion_asked.is_some()
+    }
+
+    /// Returns the first address of a family.
+    pub fn address(&self, family: Family) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|address| Family::of(*address) == family)
+    }
+
+    /// Returns whether a change from `old` to this matters to the endpoints of Services that select both.
+    ///
+    /// The uid counts (a pod replaced by one of the same name and address while the watch was away), so does a terminal
+    /// phase, and of the deletion only its presence: a terminating pod is updated often, and nothing comes of it.
+    pub fn view_differs(&self, old: &PodRecord) -> bool {
+        let view = |pod: &PodRecord| (pod.terminal, pod.has_addresses, pod.ready, pod.terminating());
+        view(self) != view(old) || self.uid != old.uid || self.addresses != old.addresses || self.node != old.node
+    }
+}

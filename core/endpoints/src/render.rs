@@ -1,0 +1,124 @@
+//! The JSON of the writes.
+//!
+//! An update is the whole object, which the controller owns, except for what others may have put into its metadata: foreign
+//! annotations, finalizers, further owners stay. It carries uid and resourceVersion, so it never overwrites what was not seen.
+
+use std::collections::BTreeMap;
+
+use api::endpointslice::TRIGGER_TIME_ANNOTATION;
+use api::ip::Family;
+use api::{ObjectMeta, OwnerReference, Timestamp};
+use machine::Time;
+use serde::Serialize;
+
+use crate::content::Content;
+use crate::labels::{generate_name, owner_reference};
+use crate::ports::Ports;
+use crate::service::ServiceRecord;
+
+/// The writes of one sync, each with its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Bodies of the slices to create.
+    pub creates: Vec<Vec<u8>>,
+    /// Names and bodies of the slices to update.
+    pub updates: Vec<(String, Vec<u8>)>,
+    /// Names and uids of the slices to delete.
+    pub deletes: Vec<(String, String)>,
+}
+
+impl Writes {
+    /// Returns whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.creates.is_empty() && self.updates.is_empty() && self.deletes.is_empty()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    generate_name: &'a str,
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+    labels: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'a str, &'a str>,
+    owner_references: &'a [OwnerReference],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    finalizers: &'a [String],
+}
+
+/// Returns the value of the trigger-time annotation.
+pub fn trigger_text(trigger: Time) -> String {
+    Timestamp(trigger).shortest()
+}
+
+/// Returns the body of a slice to create.
+pub(crate) fn create(
+    service: &ServiceRecord,
+    family: Family,
+    ports: &Ports,
+    content: &Content,
+    trigger: Option<&str>,
+) -> Vec<u8> {
+    let metadata = Metadata {
+        name: "",
+        generate_name: &generate_name(&service.name),
+        namespace: &service.namespace,
+        uid: "",
+        resource_version: "",
+        labels: &service.labels,
+        annotations: trigger.map(|trigger| (TRIGGER_TIME_ANNOTATION, trigger)).into_iter().collect(),
+        owner_references: &[owner_reference(&service.name, &service.uid)],
+        finalizers: &[],
+    };
+    body(&metadata, family, ports, content)
+}
+
+/// Returns the body of a slice to update.
+pub(crate) fn update(
+    service: &ServiceRecord,
+    stored: &ObjectMeta,
+    family: Family,
+    ports: &Ports,
+    content: &Content,
+    trigger: Option<&str>,
+) -> Vec<u8> {
+    let mut annotations: BTreeMap<&str, &str> =
+        stored.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    annotations.remove(TRIGGER_TIME_ANNOTATION);
+    annotations.extend(trigger.map(|trigger| (TRIGGER_TIME_ANNOTATION, trigger)));
+    let metadata = Metadata {
+        name: &stored.name,
+        generate_name: &stored.generate_name,
+        namespace: &service.namespace,
+        uid: &stored.uid,
+        resource_version: &stored.resource_version,
+        labels: &service.labels,
+        annotations,
+        owner_references: &stored.owner_references,
+        finalizers: &stored.finalizers,
+    };
+    body(&metadata, family, ports, content)
+}
+
+fn body(metadata: &Metadata<'_>, family: Family, ports: &Ports, content: &Content) -> Vec<u8> {
+    const IN_MEMORY: &str = "writing to memory does not fail";
+    let mut out = Vec::with_capacity(content.text().len() + 1024);
+    out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
+    serde_json::to_writer(&mut out, metadata).expect(IN_MEMORY);
+    out.extend_from_slice(br#","addressType":""#);
+    out.extend_from_slice(family.name().as_bytes());
+    out.extend_from_slice(br#"","endpoints":["#);
+    out.extend_from_slice(content.text());
+    out.extend_from_slice(br#"],"ports":"#);
+    serde_json::to_writer(&mut out, ports.listed()).expect(IN_MEMORY);
+    out.push(b'}');
+    out
+}

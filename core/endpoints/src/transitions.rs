@@ -1,0 +1,85 @@
+//! How endpoints change state: the churn that KEP-1672 asks to be watched.
+
+use std::collections::BTreeMap;
+
+use api::endpointslice::EndpointConditions;
+
+/// The state of an endpoint, as the metric `endpoint_transitions_total` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Not listed.
+    Absent,
+    /// Takes traffic.
+    Ready,
+    /// Does not take traffic.
+    NotReady,
+    /// Would not take traffic, but is published as ready.
+    PublishedNotReady,
+    /// On its way out, still able to serve.
+    TerminatingServing,
+    /// On its way out, no longer able to serve.
+    TerminatingNotServing,
+}
+
+impl State {
+    /// Returns the word that metrics use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Absent => "absent",
+            State::Ready => "ready",
+            State::NotReady => "not_ready",
+            State::PublishedNotReady => "published_not_ready",
+            State::TerminatingServing => "terminating_serving",
+            State::TerminatingNotServing => "terminating_not_serving",
+        }
+    }
+
+    /// Returns the state of a listed endpoint; one with `ready` alone is judged by that field.
+    pub fn of(conditions: &EndpointConditions, publish_not_ready: bool) -> State {
+        if conditions.serving.is_none() && conditions.terminating.is_none() {
+            return if conditions.is_ready() { State::Ready } else { State::NotReady };
+        }
+        match (conditions.is_terminating(), conditions.is_serving()) {
+            (true, true) => State::TerminatingServing,
+            (true, false) => State::TerminatingNotServing,
+            (false, true) => State::Ready,
+            (false, false) if publish_not_ready => State::PublishedNotReady,
+            (false, false) => State::NotReady,
+        }
+    }
+}
+
+/// What one sync changes in the endpoints of one family, the metrics of the sync.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Churn {
+    /// Endpoints that are wanted and were not listed.
+    pub added: usize,
+    /// Endpoints that were listed and are not wanted.
+    pub removed: usize,
+    /// How many endpoints went from one state to another.
+    pub transitions: BTreeMap<(State, State), usize>,
+}
+
+impl Churn {
+    /// Counts one endpoint.
+    pub fn count(&mut self, from: State, to: State) {
+        match (from, to) {
+            (State::Absent, State::Absent) => {}
+            (State::Absent, _) => self.added += 1,
+            (_, State::Absent) => self.removed += 1,
+            _ => {}
+        }
+        if from != to {
+            *self.transitions.entry((from, to)).or_default() += 1;
+        }
+    }
+
+    /// Adds what another family counted.
+    pub fn add(&mut self, other: &Churn) {
+        self.added += other.added;
+        self.removed += other.removed;
+        for (pair, count) in &other.transitions {
+            *self.transitions.entry(*pair).or_default() += count;
+        }
+    }
+}
