@@ -9,6 +9,7 @@ pub mod events;
 pub mod index;
 pub mod meta;
 pub mod model;
+pub mod openapi;
 pub mod patch;
 pub mod query;
 pub mod resource;

@@ -1,7 +1,8 @@
 //! The types of the API: which fields a kind has, of which type, and how they lie on the wire.
 //!
 //! The model is data: `data/protobuf-fields.yaml` (the fields of Kubernetes with their protobuf numbers) and
-//! `data/more-fields.yaml` (what exists in JSON only, and how lists merge). Both are read once, at first use. Everything
+//! `data/more-fields.yaml` (what exists in JSON only, and how lists merge), `data/descriptions.yaml` (what `kubectl explain`
+//! says). They are read once, at first use. Everything
 //! that must know types works from this one model: the protobuf decoder, strict decoding ([`check`]), OpenAPI.
 
 mod check;
@@ -101,6 +102,10 @@ pub struct Field {
     pub optional: bool,
     /// How it merges.
     pub merge: Merge,
+    /// What it means; may be empty.
+    pub description: &'static str,
+    /// Whether documents name it as required. Validation has the last word.
+    pub required: bool,
 }
 
 /// How a list or map merges.
@@ -132,6 +137,7 @@ pub enum Apply {
 #[derive(Debug)]
 pub struct Message {
     name: &'static str,
+    description: &'static str,
     /// In JSON, inlined messages included, sorted by name.
     fields: Vec<Field>,
     /// On the wire, sorted by number.
@@ -160,6 +166,11 @@ impl Message {
     /// Returns its name without the group that tells it apart: `Event` for `events.Event`.
     pub fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
+    }
+
+    /// Returns what it is; may be empty.
+    pub fn description(&self) -> &'static str {
+        self.description
     }
 
     /// Returns its fields in JSON, sorted by name; `apiVersion` and `kind` are not among them.
@@ -197,8 +208,12 @@ struct Model {
 }
 
 static MODEL: LazyLock<Model> = LazyLock::new(|| {
-    load::load(&[include_str!("../data/protobuf-fields.yaml"), include_str!("../data/more-fields.yaml")])
-        .expect("the model's own data is well formed; a test reads it")
+    load::load(&[
+        include_str!("../data/protobuf-fields.yaml"),
+        include_str!("../data/more-fields.yaml"),
+        include_str!("../data/descriptions.yaml"),
+    ])
+    .expect("the model's own data is well formed; a test reads it")
 });
 
 /// Returns the message of a kind; `DeleteOptions` belongs to every group.

@@ -16,6 +16,9 @@ struct Files {
     messages: BTreeMap<&'static str, Written>,
     lists: BTreeMap<&'static str, &'static str>,
     atomic: Vec<&'static str>,
+    /// Texts by `Message`, `Message.field` or `*.field`.
+    texts: BTreeMap<&'static str, &'static str>,
+    required: BTreeMap<&'static str, Vec<&'static str>>,
 }
 
 /// Reads the files into one model.
@@ -40,7 +43,7 @@ pub(super) fn load(files: &[&'static str]) -> Result<Model, String> {
     for name in &read.atomic {
         messages[builder.id(name)?.0].atomic = true;
     }
-    builder.every_list_exists()?;
+    builder.everything_named_exists(&messages)?;
     Ok(Model { messages, names, kinds })
 }
 
@@ -58,6 +61,14 @@ impl Files {
                     self.lists.insert(field, rule);
                 }
                 (2, "structs") => self.atomic.push(content.strip_suffix(": atomic").ok_or_else(bad)?),
+                (2, "describe") => {
+                    let (what, text) = content.split_once(": ").ok_or_else(bad)?;
+                    self.texts.insert(what.trim_matches('"'), text.trim_matches('"'));
+                }
+                (2, "required") => {
+                    let (message, fields) = content.split_once(": ").ok_or_else(bad)?;
+                    self.required.insert(message, fields.split(' ').collect());
+                }
                 (2, "messages") => {
                     message = content.strip_suffix(':').ok_or_else(bad)?;
                     self.messages.entry(message).or_default();
@@ -89,7 +100,7 @@ impl Builder<'_> {
 
     fn message(&self, name: &'static str) -> Result<Message, String> {
         let mut fields = Vec::new();
-        self.fields(name, &mut fields)?;
+        self.fields(name, name, &mut fields)?;
         fields.sort_by_key(|field| field.name);
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(format!("{name} has the field {} twice", pair[0].name));
@@ -104,21 +115,30 @@ impl Builder<'_> {
             wire.push((*number, slot));
         }
         wire.sort_by_key(|(number, _)| *number);
-        Ok(Message { name, fields, wire, top: false, atomic: false })
+        Ok(Message { name, fields, wire, description: self.text(name), top: false, atomic: false })
     }
 
-    /// Appends the fields that a message has in JSON, those of inlined messages included.
-    fn fields(&self, name: &'static str, into: &mut Vec<Field>) -> Result<(), String> {
+    /// Appends the fields that the message `outer` has in JSON because it is, or inlines, the message `name`.
+    fn fields(&self, outer: &str, name: &'static str, into: &mut Vec<Field>) -> Result<(), String> {
         let written = self.read.messages.get(name).ok_or_else(|| format!("no message {name}"))?;
         for (_, field, kind) in &written.fields {
             if *field == "+" {
-                self.fields(kind, into)?;
+                self.fields(outer, kind, into)?;
                 continue;
             }
             let (kind, optional) = kind.strip_suffix('?').map_or((*kind, false), |kind| (kind, true));
             let merge =
                 self.read.lists.get(format!("{name}.{field}").as_str()).map_or(Ok(Merge::default()), |rule| merge(rule))?;
-            into.push(Field { name: field, kind: self.kind(kind)?, optional, merge });
+            let texts = [outer, name, "*"].map(|of| self.text(&format!("{of}.{field}")));
+            let description = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+            into.push(Field {
+                name: field,
+                kind: self.kind(kind)?,
+                optional,
+                merge,
+                description,
+                required: self.read.required.get(name).is_some_and(|fields| fields.contains(field)),
+            });
         }
         Ok(())
     }
@@ -153,16 +173,25 @@ impl Builder<'_> {
         })
     }
 
-    fn every_list_exists(&self) -> Result<(), String> {
-        for full in self.read.lists.keys() {
-            let (message, field) = full.rsplit_once('.').ok_or_else(|| format!("list {full} has no field"))?;
-            let known =
-                self.read.messages.get(message).is_some_and(|written| written.fields.iter().any(|(_, name, _)| *name == field));
-            if !known {
-                return Err(format!("no field {full}"));
-            }
+    fn text(&self, what: &str) -> &'static str {
+        self.read.texts.get(what).copied().unwrap_or_default()
+    }
+
+    /// Refuses rules and texts about something that does not exist.
+    fn everything_named_exists(&self, messages: &[Message]) -> Result<(), String> {
+        let known = |full: &str| {
+            let (message, field) = full.rsplit_once('.').unwrap_or((full, ""));
+            let has = |message: &Message| message.field(field).is_some();
+            let named = |name: &str| self.id(name).ok().map(|id| &messages[id.0]);
+            named(full).is_some() || named(message).is_some_and(has) || (message == "*" && messages.iter().any(has))
+        };
+        let required =
+            self.read.required.iter().flat_map(|(name, fields)| fields.iter().map(move |field| format!("{name}.{field}")));
+        let named = self.read.lists.keys().chain(self.read.texts.keys()).map(|full| (*full).to_owned());
+        match named.chain(required).find(|full| !known(full)) {
+            Some(full) => Err(format!("no field {full}")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -203,6 +232,9 @@ mod tests {
             "messages:\n  A\n",
             "kinds:\n  v1/A: A",
             "messages:\n  A:\nlists:\n  A.b: atomic",
+            "messages:\n  A:\ndescribe:\n  A.b: text",
+            "messages:\n  A:\ndescribe:\n  \"*.b\": text",
+            "messages:\n  A:\nrequired:\n  A: b",
             "messages:\n  A:\n    1: \"b: [string]\"\nlists:\n  A.b: sometimes",
         ] {
             assert!(load(&[text]).is_err(), "{text}");
