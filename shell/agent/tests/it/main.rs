@@ -5,4 +5,5 @@
 
 mod commands;
 mod containers;
+mod logs;
 mod support;
