@@ -7,6 +7,7 @@ pub mod addresses;
 pub mod container;
 pub mod exec;
 pub mod lag;
+pub mod listeners;
 pub mod logs;
 pub mod processes;
 mod readiness;
