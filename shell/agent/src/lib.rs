@@ -5,6 +5,7 @@
 
 pub mod addresses;
 pub mod container;
+pub mod environment;
 pub mod exec;
 pub mod lag;
 pub mod listeners;
@@ -13,3 +14,4 @@ pub mod processes;
 mod readiness;
 pub mod shim;
 pub mod state;
+pub mod volumes;

@@ -1,0 +1,218 @@
+//! What a container of a pod runs: its command, environment, directory and user, from the pod and the objects it refers to.
+//!
+//! Pure: the caller brings the objects. Order of variables as in the kubelet: `envFrom`, then `env` (a later entry wins), then
+//! what nobody set: service variables, then the base environment. `$(NAME)` sees what stands before it.
+
+pub mod config;
+mod fields;
+pub mod references;
+mod security;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use api::json::{boolean, items, text};
+use serde_json::Value;
+
+use crate::state::ContainerSpec;
+pub use config::ConfigError;
+pub(crate) use fields::{field, pod_field, resource};
+pub use references::References;
+
+/// Facts about the node and the pod that no object holds.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Address of the pod.
+    pub pod_ip: String,
+    /// Address of the node.
+    pub host_ip: String,
+    /// What the node has to give, by resource name: stands in for a limit that is not set.
+    pub allocatable: BTreeMap<String, String>,
+    /// Variables that every container has unless it sets them: see [`Surroundings::base`].
+    pub base: BTreeMap<String, String>,
+    /// The user that lifesign runs as.
+    pub uid: u32,
+    /// The group that lifesign runs as.
+    pub gid: u32,
+}
+
+impl Surroundings {
+    /// Returns the base environment of a pod's containers, from the environment of this process.
+    ///
+    /// The directory of `lifesign` comes first in PATH, so that `command: [lifesign, serve]` needs no installation.
+    pub fn base(
+        program: &std::path::Path,
+        tmp_dir: &std::path::Path,
+        volumes_dir: &std::path::Path,
+    ) -> BTreeMap<String, String> {
+        let inherited = |name: &str, default: &str| {
+            std::env::var(name).ok().filter(|value| !value.is_empty()).unwrap_or(default.to_owned())
+        };
+        let path = inherited("PATH", "/usr/local/bin:/usr/bin:/bin");
+        let path = match program.parent().and_then(std::path::Path::to_str) {
+            Some(folder) if !folder.is_empty() => format!("{folder}:{path}"),
+            _ => path,
+        };
+        [
+            ("PATH", path),
+            ("HOME", inherited("HOME", "/")),
+            ("TMPDIR", tmp_dir.display().to_string()),
+            ("LIFESIGN_VOLUMES", volumes_dir.display().to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+}
+
+/// What a container runs, with what could only be honoured in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub working_dir: Option<PathBuf>,
+    /// The user, if it is not lifesign's own.
+    pub user: Option<u32>,
+    /// The group, if it is not lifesign's own.
+    pub group: Option<u32>,
+    /// What somebody should be told (an event), but keeps nothing from running.
+    pub warnings: Vec<String>,
+}
+
+impl Resolved {
+    /// Returns the spec of an instance.
+    pub fn into_spec(self, id: String, claim: Option<String>) -> ContainerSpec {
+        let Resolved { command, env, working_dir, user, group, warnings: _ } = self;
+        ContainerSpec { id, command, env, working_dir, user, group, claim, log: crate::state::LogLimits::default() }
+    }
+}
+
+/// Resolves a container of a pod; `services` are those of the pod's namespace and `default/kubernetes`.
+///
+/// An error is a `CreateContainerConfigError`: its text says what to do.
+pub fn resolve(
+    pod: &Value,
+    container: &Value,
+    references: &References,
+    services: &[api::Service],
+    surroundings: &Surroundings,
+) -> Result<Resolved, ConfigError> {
+    let mut warnings = Vec::new();
+    let user = security::user(pod, container, surroundings)?;
+    warnings.extend(security::warnings(pod, container));
+    let mut env = base(pod, surroundings, user.user);
+    env.extend(services::variables(text(pod, &["metadata", "namespace"]), links(pod), services));
+    let given = variables(pod, container, references, surroundings, &env, &mut warnings)?;
+    env.extend(given);
+    if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
+        return Err(ConfigError::ZeroByte { name: name.clone() });
+    }
+    let words = |name: &str| items(container, &[name]).iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let mut command = words("command");
+    if command.is_empty() {
+        return Err(ConfigError::NoCommand { container: text(container, &["name"]).to_owned() });
+    }
+    command.extend(words("args"));
+    let command = probe::outcome::expand(&command, |name| env.get(name).map(String::as_str));
+    let working_dir = Some(text(container, &["workingDir"])).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    Ok(Resolved { command, env, working_dir, user: user.user, group: user.group, warnings })
+}
+
+fn links(pod: &Value) -> bool {
+    boolean(pod, &["spec", "enableServiceLinks"]).unwrap_or(true)
+}
+
+fn base(pod: &Value, surroundings: &Surroundings, user: Option<u32>) -> BTreeMap<String, String> {
+    let mut env = surroundings.base.clone();
+    if user.is_some() {
+        // The home of whoever started lifesign is not theirs.
+        env.insert("HOME".to_owned(), "/".to_owned());
+    }
+    for (name, value) in [
+        ("POD_IP", surroundings.pod_ip.as_str()),
+        ("POD_NAME", text(pod, &["metadata", "name"])),
+        ("POD_NAMESPACE", text(pod, &["metadata", "namespace"])),
+    ] {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    env
+}
+
+/// Returns what `envFrom` and `env` set.
+fn variables(
+    pod: &Value,
+    container: &Value,
+    references: &References,
+    surroundings: &Surroundings,
+    below: &BTreeMap<String, String>,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, String>, ConfigError> {
+    let mut env: BTreeMap<String, String> = BTreeMap::new();
+    for source in items(container, &["envFrom"]) {
+        let prefix = text(source, &["prefix"]);
+        let mut skipped = BTreeSet::new();
+        for (key, value) in references.whole(source)? {
+            let name = format!("{prefix}{key}");
+            if !is_name(&name) {
+                skipped.insert(name);
+            } else {
+                env.insert(name, value);
+            }
+        }
+        if !skipped.is_empty() {
+            let names: Vec<&str> = skipped.iter().map(String::as_str).collect();
+            warnings.push(format!("keys that cannot be names of variables were skipped: {}", names.join(", ")));
+        }
+    }
+    for entry in items(container, &["env"]) {
+        let name = text(entry, &["name"]).to_owned();
+        let literal = text(entry, &["value"]);
+        let value = if !literal.is_empty() {
+            let known = |name: &str| env.get(name).or_else(|| below.get(name)).map(String::as_str);
+            Some(probe::outcome::expand(&[literal.to_owned()], known).remove(0))
+        } else if let Some(source) = api::json::get(entry, "valueFrom") {
+            value_from(pod, container, source, references, surroundings)?
+        } else {
+            Some(String::new())
+        };
+        // An optional source that is not there sets nothing.
+        if let Some(value) = value {
+            env.insert(name, value);
+        }
+    }
+    Ok(env)
+}
+
+fn value_from(
+    pod: &Value,
+    container: &Value,
+    source: &Value,
+    references: &References,
+    surroundings: &Surroundings,
+) -> Result<Option<String>, ConfigError> {
+    if let Some(reference) = api::json::get(source, "fieldRef") {
+        return field(pod, text(reference, &["fieldPath"]), surroundings).map(Some);
+    }
+    if let Some(reference) = api::json::get(source, "resourceFieldRef") {
+        return resource(pod, Some(container), reference, surroundings).map(Some);
+    }
+    if let Some(reference) = api::json::get(source, "configMapKeyRef") {
+        return references.config_map_key(reference);
+    }
+    if let Some(reference) = api::json::get(source, "secretKeyRef") {
+        return references.secret_key(reference);
+    }
+    let kind = source.as_object().and_then(|members| members.keys().next()).cloned().unwrap_or_default();
+    Err(ConfigError::ValueFrom { kind })
+}
+
+/// Returns whether a text can be the name of a variable: printable ASCII without `=`.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b'=')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Volumes of a pod, as directories that its processes find under `$LIFESIGN_VOLUMES/<name>`.
+//!
+//! A process sees the machine's own file system, so a volume cannot appear at its `mountPath`; only a hostPath that is mounted
+//! where it is needs nothing. A volume is filled once, when the pod starts, and appears complete or not at all.
+
+mod files;
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use api::json::{get, int, items, text};
+use serde_json::Value;
+
+use crate::environment::{ConfigError, References, Surroundings};
+use files::Files;
+
+/// Why the volumes of a pod are not there.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// The pod, or what it refers to.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The disk.
+    #[error("cannot write volume {volume:?}")]
+    Io {
+        /// The volume.
+        volume: String,
+        /// What happened.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Makes the volumes of a pod below `dir`; those that are there already stay as they are.
+///
+/// Returns what somebody should be told, but keeps nothing from running.
+pub fn prepare(
+    pod: &Value,
+    dir: &Path,
+    references: &References,
+    surroundings: &Surroundings,
+) -> Result<Vec<String>, VolumeError> {
+    let mut warnings = Vec::new();
+    let root = |source| VolumeError::Io { volume: String::new(), source };
+    // Secrets lie here: for nobody else, unless a container runs as somebody else.
+    let mode = if others_run(pod, surroundings) { 0o711 } else { 0o700 };
+    std::fs::DirBuilder::new().recursive(true).create(dir).map_err(root)?;
+    std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).map_err(root)?;
+    for volume in items(pod, &["spec", "volumes"]) {
+        let name = text(volume, &["name"]);
+        let target = dir.join(name);
+        let io = |source| VolumeError::Io { volume: name.to_owned(), source };
+        match content(pod, volume, references, surroundings)? {
+            Content::InPlace => {}
+            Content::Empty => {
+                warnings.extend(unlimited(name, volume));
+                if !target.exists() {
+                    std::fs::DirBuilder::new().mode(0o777).create(&target).map_err(io)?;
+                    // Not what the umask left of it: every user of the pod may write.
+                    std::fs::set_permissions(&target, PermissionsExt::from_mode(0o777)).map_err(io)?;
+                    give(&target, group(pod), surroundings).map_err(io)?;
+                }
+            }
+            Content::Files(files) => {
+                if !target.exists() {
+                    let group = group(pod).filter(|_| surroundings.uid == 0);
+                    files.write(&dir.join(format!(".{name}.new")), &target, group).map_err(io)?;
+                }
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+/// What a volume holds.
+enum Content {
+    /// Something of the machine, where it is.
+    InPlace,
+    /// Nothing at first.
+    Empty,
+    /// Files.
+    Files(Files),
+}
+
+fn content(pod: &Value, volume: &Value, references: &References, surroundings: &Surroundings) -> Result<Content, ConfigError> {
+    let name = text(volume, &["name"]);
+    let kind = volume.as_object().into_iter().flatten().find(|(key, value)| *key != "name" && !value.is_null());
+    let Some((kind, source)) = kind else {
+        // The API server makes it an emptyDir.
+        return Ok(Content::Empty);
+    };
+    let mut files = Files::new(name, int(source, &["defaultMode"]));
+    match kind.as_str() {
+        "emptyDir" => return Ok(Content::Empty),
+        "hostPath" => return host_path(pod, name, source).map(|()| Content::InPlace),
+        "configMap" => files.config_map(source, references)?,
+        "secret" => files.secret(source, "secretName", references)?,
+        "downwardAPI" => files.downward(source, pod, surroundings)?,
+        "projected" => {
+            for part in items(source, &["sources"]) {
+                project(&mut files, part, pod, references, surroundings)?;
+            }
+        }
+        _ => return Err(ConfigError::Volume { volume: name.to_owned(), kind: kind.clone() }),
+    }
+    Ok(Content::Files(files))
+}
+
+fn project(
+    files: &mut Files,
+    part: &Value,
+    pod: &Value,
+    references: &References,
+    surroundings: &Surroundings,
+) -> Result<(), ConfigError> {
+    for (kind, source) in part.as_object().into_iter().flatten().filter(|(_, source)| !source.is_null()) {
+        match kind.as_str() {
+            "configMap" => files.config_map(source, references)?,
+            "secret" => files.secret(source, "name", references)?,
+            "downwardAPI" => files.downward(source, pod, surroundings)?,
+            _ => return Err(files.unsupported(&format!("projected {kind}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a hostPath is used where it is, and makes it if it is to be made.
+fn host_path(pod: &Value, volume: &str, source: &Value) -> Result<(), ConfigError> {
+    let path = text(source, &["path"]);
+    let containers = ["initContainers", "containers"].into_iter().flat_map(|kind| items(pod, &["spec", kind]));
+    for mount in containers.flat_map(|container| items(container, &["volumeMounts"])) {
+        if text(mount, &["name"]) != volume {
+            continue;
+        }
+        let mount_path = text(mount, &["mountPath"]);
+        let partly = get(mount, "subPath").or_else(|| get(mount, "subPathExpr")).and_then(Value::as_str);
+        if mount_path.trim_end_matches('/') != path.trim_end_matches('/') || partly.is_some_and(|part| !part.is_empty()) {
+            return Err(ConfigError::HostPath {
+                volume: volume.to_owned(),
+                path: path.to_owned(),
+                mount_path: mount_path.to_owned(),
+            });
+        }
+    }
+    let type_ = text(source, &["type"]);
+    if !is_of_type(Path::new(path), type_) {
+        return Err(ConfigError::HostPathType { volume: volume.to_owned(), path: path.to_owned(), type_: type_.to_owned() });
+    }
+    Ok(())
+}
+
+/// Returns whether something is what a hostPath's type asks for; `...OrCreate` makes it so.
+fn is_of_type(path: &Path, type_: &str) -> bool {
+    let found = || std::fs::metadata(path).ok().map(|metadata| metadata.file_type());
+    match type_ {
+        "" => true,
+        "DirectoryOrCreate" => std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path).is_ok(),
+        "FileOrCreate" => {
+            found().is_some_and(|found| found.is_file()) || (found().is_none() && std::fs::File::create_new(path).is_ok())
+        }
+        "Directory" => found().is_some_and(|found| found.is_dir()),
+        "File" => found().is_some_and(|found| found.is_file()),
+        "Socket" => found().is_some_and(|found| found.is_socket()),
+        "CharDevice" => found().is_some_and(|found| found.is_char_device()),
+        "BlockDevice" => found().is_some_and(|found| found.is_block_device()),
+        _ => false,
+    }
+}
+
+/// Returns what is not enforced of an emptyDir.
+fn unlimited(name: &str, volume: &Value) -> Option<String> {
+    let limits: Vec<&str> = ["medium", "sizeLimit"]
+        .into_iter()
+        .filter(|field| {
+            get(volume, "emptyDir").and_then(|source| get(source, field)).is_some_and(|value| value.as_str() != Some(""))
+        })
+        .collect();
+    (!limits.is_empty()).then(|| format!("volume {name:?} is a plain directory; not enforced: {}", limits.join(", ")))
+}
+
+/// Returns whether a container of the pod runs as another user than lifesign.
+fn others_run(pod: &Value, surroundings: &Surroundings) -> bool {
+    let containers = ["initContainers", "containers"].into_iter().flat_map(|kind| items(pod, &["spec", kind]));
+    let asked = containers.filter_map(|container| int(container, &["securityContext", "runAsUser"]));
+    asked.chain(int(pod, &["spec", "securityContext", "runAsUser"])).any(|user| user != i64::from(surroundings.uid))
+}
+
+/// Returns the group that owns the volumes.
+fn group(pod: &Value) -> Option<u32> {
+    int(pod, &["spec", "securityContext", "fsGroup"]).and_then(|group| u32::try_from(group).ok())
+}
+
+/// Gives a directory to a group; without root all processes have the same user, and it makes no difference.
+fn give(path: &Path, group: Option<u32>, surroundings: &Surroundings) -> io::Result<()> {
+    let Some(group) = group.filter(|_| surroundings.uid == 0) else { return Ok(()) };
+    std::os::unix::fs::chown(path, None, Some(group))?;
+    // What is made in it belongs to the group too.
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o2777))
+}
+
+/// Returns where a volume is.
+pub fn path(dir: &Path, volume: &str) -> PathBuf {
+    dir.join(volume)
+}
+
+#[cfg(test)]
+mod tests;
