@@ -6,6 +6,7 @@ pub mod builtin;
 pub mod collect;
 pub mod deletion;
 pub mod events;
+pub mod crd;
 pub mod index;
 pub mod meta;
 pub mod model;

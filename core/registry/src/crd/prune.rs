@@ -1,0 +1,113 @@
+//! Pruning: what the schema does not know is taken away, and named.
+
+use serde_json::{Map, Value};
+
+use super::schema::{Additional, Schema};
+use super::trail::Trail;
+
+/// The members of `metadata`; no schema lists them.
+const OBJECT_META: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+const OWNER_REFERENCE: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
+const MANAGED_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"];
+
+/// Removes from a custom resource what its schema does not know and returns the paths of what was removed.
+///
+/// `apiVersion`, `kind` and `metadata` stay at the root and in embedded resources, whatever the schema says.
+pub fn prune(schema: &Schema, value: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    resource(schema, value, &Trail::ROOT, &mut unknown);
+    unknown
+}
+
+fn resource(schema: &Schema, value: &mut Value, at: &Trail<'_>, unknown: &mut Vec<String>) {
+    let Value::Object(members) = value else { return part(Some(schema), value, at, unknown) };
+    let kept: Vec<(String, Value)> =
+        ["apiVersion", "kind", "metadata"].iter().filter_map(|key| members.remove_entry(*key)).collect();
+    object(schema, members, at, unknown);
+    for (key, mut value) in kept {
+        if key == "metadata" {
+            metadata(&mut value, &at.member("metadata"), unknown);
+        }
+        members.insert(key, value);
+    }
+}
+
+fn part(schema: Option<&Schema>, value: &mut Value, at: &Trail<'_>, unknown: &mut Vec<String>) {
+    match (schema, value) {
+        (Some(schema), value @ Value::Object(_)) if schema.embedded => resource(schema, value, at, unknown),
+        (Some(schema), Value::Object(members)) => object(schema, members, at, unknown),
+        (Some(schema), Value::Array(items)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                match &schema.items {
+                    Some(schema) => part(Some(schema), item, &at.index(index), unknown),
+                    None if schema.preserve_unknown => {}
+                    None => part(None, item, &at.index(index), unknown),
+                }
+            }
+        }
+        (None, Value::Object(members)) => only(&[], members, at, unknown),
+        (None, Value::Array(items)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                part(None, item, &at.index(index), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn object(schema: &Schema, members: &mut Map<String, Value>, at: &Trail<'_>, unknown: &mut Vec<String>) {
+    members.retain(|key, value| {
+        let at = at.member(key);
+        match (schema.properties.get(key), &schema.additional) {
+            (Some(property), _) => part(Some(property), value, &at, unknown),
+            (None, Additional::Schema(schema)) => part(Some(schema), value, &at, unknown),
+            _ if schema.preserve_unknown => {}
+            (None, Additional::Any(true)) => part(None, value, &at, unknown),
+            (None, _) => {
+                unknown.push(at.to_string());
+                return false;
+            }
+        }
+        true
+    });
+}
+
+fn metadata(value: &mut Value, at: &Trail<'_>, unknown: &mut Vec<String>) {
+    let Value::Object(members) = value else { return };
+    only(&OBJECT_META, members, at, unknown);
+    for (list, known) in [("ownerReferences", &OWNER_REFERENCE[..]), ("managedFields", &MANAGED_FIELDS[..])] {
+        let Some(Value::Array(items)) = members.get_mut(list) else { continue };
+        let at = at.member(list);
+        for (index, item) in items.iter_mut().enumerate() {
+            if let Value::Object(members) = item {
+                only(known, members, &at.index(index), unknown);
+            }
+        }
+    }
+}
+
+fn only(known: &[&str], members: &mut Map<String, Value>, at: &Trail<'_>, unknown: &mut Vec<String>) {
+    members.retain(|key, _| {
+        let keep = known.contains(&key.as_str());
+        if !keep {
+            unknown.push(at.member(key).to_string());
+        }
+        keep
+    });
+}
