@@ -6,6 +6,7 @@ pub mod builtin;
 pub mod collect;
 pub mod crd;
 pub mod deletion;
+pub mod discovery;
 pub mod events;
 pub mod index;
 pub mod meta;
