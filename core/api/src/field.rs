@@ -25,6 +25,8 @@ pub enum ErrorKind {
     TooMany,
     /// A value of the wrong JSON type.
     TypeInvalid,
+    /// A name of something that does not exist.
+    NotFound,
 }
 
 impl ErrorKind {
@@ -39,6 +41,7 @@ impl ErrorKind {
             ErrorKind::TooLong => "TooLong",
             ErrorKind::TooMany => "TooMany",
             ErrorKind::TypeInvalid => "TypeInvalid",
+            ErrorKind::NotFound => "NotFound",
         }
     }
 
@@ -53,6 +56,7 @@ impl ErrorKind {
             ErrorKind::TooLong => "FieldValueTooLong",
             ErrorKind::TooMany => "FieldValueTooMany",
             ErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            ErrorKind::NotFound => "FieldValueNotFound",
         }
     }
 
@@ -66,6 +70,7 @@ impl ErrorKind {
             ErrorKind::Duplicate => "Duplicate value",
             ErrorKind::TooLong => "Too long",
             ErrorKind::TooMany => "Too many",
+            ErrorKind::NotFound => "Not found",
         }
     }
 }
@@ -126,6 +131,11 @@ impl Error {
     /// A list of `got` items where `max` are allowed.
     pub fn too_many(path: &Path, got: usize, max: usize) -> Error {
         Error { value: Some(got.into()), ..Error::new(path, ErrorKind::TooMany, format!("must have at most {max} items")) }
+    }
+
+    /// A name of something that does not exist.
+    pub fn not_found(path: &Path, value: impl Into<Value>) -> Error {
+        Error { value: Some(value.into()), ..Error::new(path, ErrorKind::NotFound, "") }
     }
 
     /// A value of the wrong JSON type; `detail` says which one is expected.

@@ -1,17 +1,44 @@
 //! The rules of the built-in kinds: defaults, validation, what an update may change, field selectors.
 //!
 //! Everything here is a total function of JSON values. Wrong JSON types were refused by the decoder before; should one
-//! come through, it counts as absent. The pipeline of a write calls, in this order: [`meta`] is set, `prepare_*`,
-//! `default`, `drop_disabled`, admission, `validate_*`.
+//! come through, it counts as absent. A write calls, in this order and after the server's own metadata is set:
+//!
+//! | create | update |
+//! |---|---|
+//! | [`prepare_create`] | [`prepare_update`] |
+//! | [`default`] | [`default`] |
+//! | [`drop_disabled`] | [`drop_disabled`] |
+//! | [`admit`] | [`admit`] (not for subresources) |
+//! | [`validate_create`] | [`validate_update`] |
+//! | | [`generation_changes`] (only for [`Part::Main`]) |
+//! | [`warnings`] | [`warnings`] |
 
+mod check;
+mod config;
+mod event;
 mod fields;
+mod fill;
+mod lease;
 pub mod meta;
+mod namespace;
+mod node;
+pub mod pod;
+mod resources;
+mod rules;
+mod selectors;
+pub mod service;
+mod workload;
 
 use api::names;
 use machine::Time;
 
 pub use fields::{selectable_fields, supported_field_label};
 pub use meta::{MetaRules, NameRule};
+pub use pod::tolerations::admit_pod_tolerations;
+pub use rules::{
+    admit, default, drop_disabled, generation_changes, prepare_create, prepare_update, validate_create, validate_update,
+    warnings,
+};
 
 /// A kind that is built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,17 +187,4 @@ pub enum Part {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_two_events_are_told_apart_by_their_group() {
-        assert_eq!(Builtin::from_gvk("", "v1", "Event"), Some(Builtin::Event));
-        assert_eq!(Builtin::from_gvk("events.k8s.io", "v1", "Event"), Some(Builtin::EventsEvent));
-        assert_eq!(Builtin::from_gvk("apps", "v1", "Pod"), None);
-        assert_eq!(Builtin::from_gvk("apps", "v1beta1", "Deployment"), None);
-        for kind in Builtin::ALL {
-            assert_eq!(Builtin::from_gvk(kind.group(), "v1", kind.kind()), Some(kind));
-        }
-    }
-}
+mod tests;

@@ -4,8 +4,6 @@
 //! generation) is set by the pipeline before anything here runs; on update it is checked again, so that a mistake there
 //! becomes an error and not a changed identity.
 
-use std::collections::BTreeSet;
-
 use api::field::{Error, Path};
 use api::{json, names};
 use serde_json::Value;
@@ -72,16 +70,7 @@ pub fn validate_meta_update(new: &Value, old: &Value, rules: MetaRules) -> Vec<E
             errors.push(immutable(&path.child(key), is));
         }
     }
-    if json::at(old, &["metadata", "deletionTimestamp"]).is_some() {
-        let texts = |object| json::items(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str);
-        let known: BTreeSet<&str> = texts(old).collect();
-        let added: Vec<&str> = texts(new).filter(|finalizer| !known.contains(finalizer)).collect();
-        if !added.is_empty() {
-            let detail =
-                format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
-            errors.push(Error::forbidden(&path.child("finalizers"), detail));
-        }
-    }
+    errors.extend(crate::meta::validate_finalizers(new, old));
     errors
 }
 
