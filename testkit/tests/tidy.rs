@@ -56,7 +56,9 @@ fn every_source_file_is_reached_by_a_module() {
         let declared = parents.iter().filter(|parent| parent.exists()).any(|parent| {
             let text = read(parent);
             text.lines().any(|line| {
-                line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ") == format!("mod {stem};")
+                // Whatever its visibility: `pub`, `pub(crate)`, `pub(super)`.
+                let line = line.trim_start();
+                line.strip_suffix(&format!("mod {stem};")).is_some_and(|rest| rest.is_empty() || rest.starts_with("pub"))
             })
         });
         if !declared {
