@@ -36,7 +36,7 @@ pub const OFFSET_FIELDS: [&str; 3] = ["initialDelayMilliseconds", "periodMillise
 /// The members of a container that hold probes, in the order of [`ProbeType::ALL`].
 pub(crate) const PROBE_FIELDS: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 /// The lists of a pod spec that hold containers.
-pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(crate) const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// What a probe of a container decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

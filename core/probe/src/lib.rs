@@ -2,22 +2,29 @@
 //!
 //! Nothing here waits or acts. A [`ContainerProber`] takes facts (the container runs, an attempt finished) and says what
 //! must be done (launch, publish, kill); the pure functions around it turn what a socket or a process answered into an
-//! [`Outcome`](outcome::Outcome). A shell has one timer queue for all probers, executes attempts and writes status.
+//! [`Outcome`]. A shell has one timer queue for all probers, executes attempts and writes status.
 //!
 //! Invariants: one attempt at a time per worker, never before it is due; results of a dead instance are dropped; what the
 //! node or the agent causes is never held against the container.
 
+pub mod conditions;
+pub mod http;
 pub mod notes;
 pub mod outcome;
+pub mod phase;
 pub mod prober;
+pub mod queue;
 pub mod restart;
 pub mod schedule;
 pub mod timing;
 mod worker;
 
+pub use conditions::{PodFacts, pod_conditions};
 pub use notes::Notice;
 pub use outcome::{Outcome, Report};
+pub use phase::{Life, PodPhase, Role, pod_phase};
 pub use prober::{ContainerProber, Effect, Input, Launch, Prior, WorkerView};
+pub use queue::Lane;
 pub use restart::{BackOff, BackOffSteps, RestartPolicy, Restarts};
 pub use schedule::{Attempt, Run, Schedule};
 pub use timing::{Defaults, NodePolicy, Progress, SubSecondProbePolicy, Timing};
