@@ -14,7 +14,7 @@ use machine::Time;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use columns::columns;
+pub use columns::{columns, custom_columns};
 
 /// The definition of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,7 +83,7 @@ impl From<Vec<Value>> for Row {
     }
 }
 
-/// Returns the row of an object of a built-in kind.
+/// Returns the row of an object of a built-in kind. A custom resource may have the same kind: ask for its definition first.
 pub fn row(kind: &str, object: &Value, now: Time) -> Row {
     match kind {
         "Pod" => pod::row(object, now),

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// As many strict errors as Kubernetes reports for one body.
@@ -123,10 +124,17 @@ impl<'de> Visitor<'de> for Node<'_> {
             let before = self.duplicates.len();
             let value = access.next_value_seed(Node { duplicates: self.duplicates })?;
             self.within(before, || key.clone());
-            if members.contains_key(&key) && self.duplicates.len() < MAX_FINDINGS && !self.duplicates.contains(&key) {
-                self.duplicates.push(key.clone());
+            match members.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                Entry::Occupied(mut place) => {
+                    if self.duplicates.len() < MAX_FINDINGS && !self.duplicates.contains(place.key()) {
+                        self.duplicates.push(place.key().clone());
+                    }
+                    place.insert(value);
+                }
             }
-            members.insert(key, value);
         }
         Ok(Value::Object(members))
     }

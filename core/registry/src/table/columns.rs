@@ -1,4 +1,9 @@
-//! The columns of the built-in kinds.
+//! The columns of the built-in kinds, and of custom resources from their definition.
+
+use std::borrow::Cow;
+
+use api::json::{int, text};
+use serde_json::Value;
 
 use super::Column;
 
@@ -127,4 +132,18 @@ pub fn columns(kind: &str) -> &'static [Column] {
         "ReplicaSet" => &REPLICA_SET,
         _ => &OTHER,
     }
+}
+
+/// Returns the columns of a custom resource: its name, then its `additionalPrinterColumns`, or its age if there are none.
+pub fn custom_columns(printer_columns: &[Value]) -> Vec<Column> {
+    let owned = |value: &Value, field: &str| Cow::Owned(text(value, &[field]).to_owned());
+    let given = printer_columns.iter().map(|column| Column {
+        name: owned(column, "name"),
+        kind: owned(column, "type"),
+        format: owned(column, "format"),
+        description: owned(column, "description"),
+        priority: int(column, &["priority"]).unwrap_or(0),
+    });
+    let age = printer_columns.is_empty().then(Column::age);
+    std::iter::once(Column::name()).chain(given).chain(age).collect()
 }

@@ -311,6 +311,16 @@ fn later_tables_of_a_watch_repeat_no_columns() {
 }
 
 #[test]
+fn custom_resources_show_their_printer_columns_or_their_age() {
+    let names = |columns: Vec<Column>| columns.into_iter().map(|column| column.name.into_owned()).collect::<Vec<String>>();
+    assert_eq!(names(custom_columns(&[])), ["Name", "Age"]);
+    let replicas = json!({"name": "Replicas", "type": "integer", "priority": 1, "jsonPath": ".spec.replicas"});
+    let columns = custom_columns(std::slice::from_ref(&replicas));
+    assert_eq!((columns[1].kind.as_ref(), columns[1].priority, columns[1].format.as_ref()), ("integer", 1, ""));
+    assert_eq!(names(columns), ["Name", "Replicas"]);
+}
+
+#[test]
 fn cells_of_printer_columns_have_the_type_of_their_column() {
     for (kind, value, expected) in [
         ("string", json!("a"), json!("a")),
