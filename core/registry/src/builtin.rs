@@ -39,6 +39,7 @@ pub use rules::{
     admit, default, drop_disabled, generation_changes, prepare_create, prepare_update, validate_create, validate_update,
     warnings,
 };
+pub use service::assign_service;
 
 /// A kind that is built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,6 +185,8 @@ pub enum Part {
     Status,
     /// `/finalize` of namespaces.
     Finalize,
+    /// `/binding` of pods: the server itself has set the node, labels, annotations and a condition.
+    Binding,
 }
 
 #[cfg(test)]

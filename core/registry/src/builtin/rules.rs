@@ -1,9 +1,10 @@
 //! The one place that knows which rule belongs to which kind.
 
-use api::field::Error;
-use api::{endpointslice_rules, json, probe_rules};
+use api::field::{Error, Path};
+use api::{endpointslice_rules, json, names, probe_rules};
 use serde_json::{Value, json};
 
+use super::check::shaped;
 use super::fill::copy;
 use super::pod::{
     spec::validate_pod_annotations, spec::validate_pod_spec, status::validate_pod_status, update::validate_pod_change,
@@ -11,7 +12,6 @@ use super::pod::{
 use super::{
     Builtin, Context, Part, admit_pod_tolerations, config, event, lease, meta, namespace, node, pod, service, workload,
 };
-use api::field::Path;
 
 /// Sets what the server decides about a new object, above all its status: a client cannot be born finished.
 ///
@@ -56,6 +56,7 @@ pub fn prepare_update(kind: Builtin, part: Part, new: &mut Value, old: &Value, _
                 pod::prepare_status(new, old);
             }
         }
+        Part::Binding => {}
         Part::Finalize => {
             let finalizers = json::at(new, &["spec", "finalizers"]).cloned();
             *new = Value::Object(json::object(new, &[]).cloned().unwrap_or_default());
@@ -174,6 +175,7 @@ pub fn validate_update(kind: Builtin, part: Part, new: &Value, old: &Value, ctx:
     match part {
         Part::Status => validate_status(kind, new, old, &mut errors),
         Part::Finalize => namespace::validate(new, &mut errors),
+        Part::Binding => shaped(&new["spec"], "nodeName", names::dns1123_subdomain, &Path::new("spec"), &mut errors),
         Part::Main => match kind {
             Builtin::Pod => validate_pod_update(new, old, &mut errors),
             Builtin::Event => event::validate_core(new, &mut errors),
@@ -236,7 +238,7 @@ pub fn warnings(kind: Builtin, new: &Value, old: Option<&Value>, ctx: &Context<'
         Builtin::Service => warnings.extend(service::validate::warnings(new)),
         Builtin::Pod if old.is_none() => {
             let name = json::text(new, &["metadata", "name"]);
-            if let Some(broken) = api::names::dns1123_label(name) {
+            if let Some(broken) = names::dns1123_label(name) {
                 warnings.push(format!(
                     "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
                      recommended: {broken}"

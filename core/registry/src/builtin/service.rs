@@ -1,7 +1,7 @@
 //! Services: defaults, and the fields that the server allocates (cluster IP, node ports) across changes of type.
 //!
 //! Allocation itself is not done here: the pipeline asks [`wants_cluster_ip`] and [`ports_without_node_port`], takes what is
-//! free and hands it to [`set_cluster_ip`] and [`set_node_port`]. One address family: this server has one range.
+//! free and hands it to [`assign_service`]. One address family: this server has one range.
 
 pub(super) mod validate;
 
@@ -79,6 +79,16 @@ pub fn set_node_port(service: &mut Value, index: usize, node_port: i64) {
     let ports = json::items_mut(service, &["spec", "ports"]);
     if let Some(port) = ports.and_then(|ports| ports.get_mut(index)).and_then(Value::as_object_mut) {
         port.insert("nodePort".to_owned(), node_port.into());
+    }
+}
+
+/// Gives a service, new or of a new type, the address and the node ports that it still wants, in order.
+pub fn assign_service(service: &mut Value, address: Option<&str>, node_ports: &[i64]) {
+    if let Some(address) = address.filter(|_| wants_cluster_ip(service)) {
+        set_cluster_ip(service, address);
+    }
+    for (index, node_port) in ports_without_node_port(service).into_iter().zip(node_ports) {
+        set_node_port(service, index, *node_port);
     }
 }
 
@@ -247,10 +257,7 @@ mod tests {
 
     fn stored(spec: Value) -> Value {
         let mut service = defaulted(spec);
-        set_cluster_ip(&mut service, "127.96.0.9");
-        for index in ports_without_node_port(&service) {
-            set_node_port(&mut service, index, 30_000 + i64::try_from(index).unwrap());
-        }
+        assign_service(&mut service, Some("127.96.0.9"), &[30_000, 30_001]);
         service
     }
 
@@ -293,6 +300,16 @@ mod tests {
             defaulted(json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 1}]}));
         assert!(!wants_node_ports(&balancer) && ports_without_node_port(&balancer).is_empty());
         assert!(wants_node_ports(&defaulted(json!({"type": "LoadBalancer"}))));
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_assigned() {
+        let mut node = defaulted(
+            json!({"type": "NodePort", "clusterIP": "None", "ports": [{"port": 1, "nodePort": 30_005}, {"port": 2}]}),
+        );
+        assign_service(&mut node, Some("127.96.0.9"), &[30_000, 30_001]);
+        assert_eq!(node_ports(&node), [("TCP", 30_005), ("TCP", 30_000)]);
+        assert_eq!(node["spec"]["clusterIP"], "None");
     }
 
     #[test]

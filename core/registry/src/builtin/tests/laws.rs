@@ -162,8 +162,8 @@ proptest! {
     }
 
     #[test]
-    fn no_object_makes_the_rules_panic((kind, object) in odd_objects(), (_, other) in odd_objects(), part in 0usize..3) {
-        let part = [Part::Main, Part::Status, Part::Finalize][part];
+    fn no_object_makes_the_rules_panic((kind, object) in odd_objects(), (_, other) in odd_objects(), part in 0usize..4) {
+        let part = [Part::Main, Part::Status, Part::Finalize, Part::Binding][part];
         let ctx = context();
         let _ = validate_create(kind, &object, &ctx);
         let _ = validate_update(kind, part, &object, &other, &ctx);

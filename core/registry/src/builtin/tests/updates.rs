@@ -72,6 +72,20 @@ fn a_pod_changes_its_image_and_little_else() {
 }
 
 #[test]
+fn a_binding_sets_the_node_and_a_condition_together() {
+    let old = stored(Builtin::Pod);
+    let bind = |node: &str| {
+        update(Builtin::Pod, Part::Binding, &old, |pod| {
+            pod["spec"]["nodeName"] = json!(node);
+            pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
+        })
+    };
+    let new = bind("n1").unwrap();
+    assert_eq!((&new["spec"]["nodeName"], &new["status"]["conditions"][0]["status"]), (&json!("n1"), &json!("True")));
+    assert_eq!(places(&bind("not a node").unwrap_err()), [("spec.nodeName", "Invalid")]);
+}
+
+#[test]
 fn a_typed_client_may_write_back_what_it_read() {
     let mut pod = minimal(Builtin::Pod);
     pod["spec"]["hostNetwork"] = json!(false);
