@@ -31,6 +31,7 @@ pub mod quantity;
 pub mod selector;
 pub mod service;
 pub mod timestamp;
+pub mod write;
 
 pub use config_node::ConfigNode;
 pub use endpointslice::EndpointSlice;
@@ -47,6 +48,7 @@ pub use quantity::Quantity;
 pub use selector::{FieldSelector, LabelSelector, Selector};
 pub use service::Service;
 pub use timestamp::Timestamp;
+pub use write::{Verb, Write, WriteError};
 
 #[cfg(test)]
 mod testing;

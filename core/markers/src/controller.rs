@@ -1,0 +1,291 @@
+//! The marker controller as a machine: objects in, writes out, incrementally.
+//!
+//! It decides from its cache only, and acts only once all four kinds have been listed. Per node, pod and marker at most one
+//! request is under way; its answer is taken like any other news, so what the controller wrote is not found again as a
+//! difference. A change of one pod costs the work of its node, not of the cluster.
+
+mod lane;
+mod markers;
+mod nodes;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::marker::{NodePodProbe, PodProbeMarker};
+use api::{Node, Note, Pod, Write, WriteError};
+use machine::{Machine, Time};
+
+use crate::Key;
+use crate::cache::{Cache, Changes};
+use lane::Lane;
+use markers::MarkerWork;
+use nodes::NodeWork;
+use pods::PodWork;
+
+/// Changes to one node or marker within this span become one write.
+const COALESCE: Duration = Duration::from_millis(100);
+/// Nodes and markers written at the same time.
+const NODES_AT_ONCE: usize = 16;
+/// Pods written at the same time: enough to hide the round trip, few enough not to swamp a server.
+const PODS_AT_ONCE: usize = 64;
+/// The first and the longest wait after a failed request.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// An object of one of the kinds that the controller watches.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A marker.
+    Marker(PodProbeMarker),
+    /// A pod.
+    Pod(Box<Pod>),
+    /// A node.
+    Node(Node),
+    /// The object of a node.
+    NodePodProbe(NodePodProbe),
+}
+
+/// All objects of one kind.
+#[derive(Clone, Debug)]
+pub enum List {
+    /// All markers.
+    Markers(Vec<PodProbeMarker>),
+    /// All pods.
+    Pods(Vec<Pod>),
+    /// All nodes.
+    Nodes(Vec<Node>),
+    /// The objects of all nodes.
+    NodePodProbes(Vec<NodePodProbe>),
+}
+
+/// What a request is about; there is at most one under way for each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// The object of a node.
+    Node(String),
+    /// A pod.
+    Pod(Key),
+    /// A marker.
+    Marker(Key),
+}
+
+/// A fact for the controller.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A list of all objects of a kind, at the start and after a watch was lost.
+    Listed(List),
+    /// An object is new or has changed.
+    Applied(Object),
+    /// An object is gone; its last version.
+    Deleted(Object),
+    /// A request has ended; with success, the object as the server returned it (none for a deletion).
+    Written(Target, Result<Option<Object>, WriteError>),
+}
+
+/// Something that must be done for the controller.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send a request and tell how it ended with [`Input::Written`].
+    Write {
+        /// What it is about.
+        target: Target,
+        /// The request.
+        write: Write,
+        /// When its cause was seen, for the latency metric.
+        since: Time,
+    },
+    /// Write an event.
+    Note(Note),
+}
+
+/// The marker controller.
+#[derive(Default)]
+pub struct Controller {
+    cache: Cache,
+    listed: BTreeSet<&'static str>,
+    node_work: BTreeMap<String, NodeWork>,
+    pod_work: BTreeMap<Key, PodWork>,
+    marker_work: BTreeMap<Key, MarkerWork>,
+    nodes: Lane<String>,
+    pods: Lane<Key>,
+    markers: Lane<Key>,
+    drift_suppressed: u64,
+}
+
+impl Controller {
+    /// Returns a controller that knows nothing yet.
+    pub fn new() -> Controller {
+        Controller {
+            nodes: Lane::new(NODES_AT_ONCE),
+            markers: Lane::new(NODES_AT_ONCE),
+            pods: Lane::new(PODS_AT_ONCE),
+            ..Controller::default()
+        }
+    }
+
+    /// Returns whether every kind has been listed, so that the controller acts.
+    pub fn is_synced(&self) -> bool {
+        self.listed.len() == 4
+    }
+
+    /// Returns how many pods each marker selects, for the metric.
+    pub fn matched_pods(&self) -> impl Iterator<Item = (&Key, usize)> {
+        self.cache.markers.iter().map(|(key, entry)| (key, entry.pods.len()))
+    }
+
+    /// Returns how often a correction of drift was put off, for the metric.
+    pub fn drift_suppressed(&self) -> u64 {
+        self.drift_suppressed
+    }
+
+    fn take(&mut self, now: Time, input: Input) {
+        let mut changes = Changes::default();
+        match input {
+            Input::Listed(list) => self.replace(list, &mut changes),
+            Input::Applied(object) => self.apply(object, &mut changes),
+            Input::Deleted(object) => self.delete(&object, &mut changes),
+            Input::Written(target, result) => {
+                let error = match result {
+                    Ok(object) => {
+                        object.into_iter().for_each(|object| self.apply(object, &mut changes));
+                        None
+                    }
+                    Err(error) => Some(error),
+                };
+                match target {
+                    Target::Node(name) => self.node_written(now, &name, error, &mut changes),
+                    Target::Pod(key) => self.pod_written(now, &key, error),
+                    Target::Marker(key) => self.marker_written(now, &key, error),
+                }
+            }
+        }
+        self.note_changes(now, changes);
+    }
+
+    fn apply(&mut self, object: Object, changes: &mut Changes) {
+        match object {
+            Object::Marker(marker) => {
+                let finalizers = &marker.metadata.finalizers;
+                let contributes = finalizers.iter().any(|finalizer| finalizer == api::marker::MARKER_FINALIZER);
+                self.cache.apply_marker(marker, contributes, changes);
+            }
+            Object::Pod(pod) => self.cache.apply_pod(*pod, changes),
+            Object::Node(node) => self.cache.apply_node(&node, changes),
+            Object::NodePodProbe(object) => self.cache.apply_node_pod_probe(object, changes),
+        }
+    }
+
+    fn delete(&mut self, object: &Object, changes: &mut Changes) {
+        // An object of that name that was made since is not the one that went.
+        let same = |known: Option<&str>, uid: &str| known.is_none_or(|known| known == uid || uid.is_empty());
+        match object {
+            Object::Marker(marker) => {
+                let key = Key::of(&marker.metadata);
+                let known = self.cache.markers.get(&key).map(|entry| entry.compiled.marker.metadata.uid.as_str());
+                if same(known, &marker.metadata.uid) {
+                    self.cache.remove_marker(&key, changes);
+                }
+            }
+            Object::Pod(pod) => {
+                let key = Key::of(&pod.metadata);
+                if same(self.cache.pods.get(&key).map(|entry| entry.pod.metadata.uid.as_str()), &pod.metadata.uid) {
+                    self.cache.remove_pod(&key, changes);
+                }
+            }
+            Object::Node(node) => self.cache.remove_node(&node.metadata.name, changes),
+            Object::NodePodProbe(object) => {
+                let name = &object.metadata.name;
+                let known = self.cache.node_pod_probes.get(name).map(|known| known.metadata.uid.as_str());
+                if same(known, &object.metadata.uid) {
+                    self.cache.remove_node_pod_probe(name, changes);
+                }
+            }
+        }
+    }
+
+    /// Takes a list: what is not in it is gone. A list is believed even where it seems older than what is known.
+    fn replace(&mut self, list: List, changes: &mut Changes) {
+        match list {
+            List::Markers(items) => {
+                self.listed.insert("markers");
+                self.cache.markers.values_mut().for_each(|entry| entry.compiled.marker.metadata.resource_version.clear());
+                let kept: BTreeSet<Key> = items.iter().map(|item| Key::of(&item.metadata)).collect();
+                let gone: Vec<Key> = self.cache.markers.keys().filter(|key| !kept.contains(key)).cloned().collect();
+                gone.iter().for_each(|key| self.cache.remove_marker(key, changes));
+                items.into_iter().for_each(|item| self.apply(Object::Marker(item), changes));
+            }
+            List::Pods(items) => {
+                self.listed.insert("pods");
+                self.cache.pods.values_mut().for_each(|entry| entry.pod.metadata.resource_version.clear());
+                let kept: BTreeSet<Key> = items.iter().map(|item| Key::of(&item.metadata)).collect();
+                let gone: Vec<Key> = self.cache.pods.keys().filter(|key| !kept.contains(key)).cloned().collect();
+                gone.iter().for_each(|key| self.cache.remove_pod(key, changes));
+                items.into_iter().for_each(|item| self.cache.apply_pod(item, changes));
+            }
+            List::Nodes(items) => {
+                self.listed.insert("nodes");
+                let kept: BTreeSet<&String> = items.iter().map(|item| &item.metadata.name).collect();
+                let gone: Vec<String> = self.cache.nodes.keys().filter(|name| !kept.contains(name)).cloned().collect();
+                gone.iter().for_each(|name| self.cache.remove_node(name, changes));
+                items.into_iter().for_each(|item| self.apply(Object::Node(item), changes));
+            }
+            List::NodePodProbes(items) => {
+                self.listed.insert("nodepodprobes");
+                self.cache.node_pod_probes.values_mut().for_each(|object| object.metadata.resource_version.clear());
+                let kept: BTreeSet<&String> = items.iter().map(|item| &item.metadata.name).collect();
+                let gone: Vec<String> =
+                    self.cache.node_pod_probes.keys().filter(|name| !kept.contains(name)).cloned().collect();
+                gone.iter().for_each(|name| self.cache.remove_node_pod_probe(name, changes));
+                items.into_iter().for_each(|item| self.apply(Object::NodePodProbe(item), changes));
+            }
+        }
+    }
+
+    fn note_changes(&mut self, now: Time, changes: Changes) {
+        for name in changes.nodes {
+            self.node_changed(now, name);
+        }
+        for (key, trigger) in changes.pods {
+            self.pod_changed(now, key, trigger);
+        }
+        for key in changes.markers {
+            self.marker_changed(now, key);
+        }
+    }
+}
+
+impl Machine for Controller {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Time, input: Option<Input>, effects: &mut Vec<Effect>) {
+        if let Some(input) = input {
+            self.take(now, input);
+        }
+        if !self.is_synced() {
+            return;
+        }
+        // Finalizers go first: a probe may reach a node only when its marker cannot vanish unseen.
+        while let Some(key) = self.markers.pop(now) {
+            self.run_marker(now, key, effects);
+        }
+        while let Some(name) = self.nodes.pop(now) {
+            self.run_node(now, name, effects);
+        }
+        while let Some(key) = self.pods.pop(now) {
+            self.run_pod(now, key, effects);
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if !self.is_synced() {
+            return None;
+        }
+        [self.markers.deadline(), self.nodes.deadline(), self.pods.deadline()].into_iter().flatten().min()
+    }
+}
+
+/// Returns how long to wait after the given number of failures before.
+fn back_off(failures: u32) -> Duration {
+    RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1)
+}

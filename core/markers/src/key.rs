@@ -1,0 +1,44 @@
+//! Names of objects, and which of two versions of an object is newer.
+
+use api::ObjectMeta;
+
+/// Namespace and name of a marker or a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// Returns the key of a name in a namespace.
+    pub fn new(namespace: &str, name: &str) -> Key {
+        Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Returns the key of an object.
+    pub fn of(metadata: &ObjectMeta) -> Key {
+        Key::new(&metadata.namespace, &metadata.name)
+    }
+
+    /// Returns the least key of a namespace, for ranges.
+    pub(crate) fn first(namespace: &str) -> Key {
+        Key::new(namespace, "")
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Returns whether `new` is an older version of the very object `known`.
+///
+/// A watch may deliver an old version after the answer to a write brought a newer one. Resource versions that are numbers
+/// can be compared (Kubernetes promises it since 1.35, our server always); with others nothing is called old.
+pub(crate) fn is_stale(known: &ObjectMeta, new: &ObjectMeta) -> bool {
+    let number = |metadata: &ObjectMeta| metadata.resource_version.parse::<u128>().ok();
+    known.uid == new.uid && matches!((number(known), number(new)), (Some(known), Some(new)) if new < known)
+}

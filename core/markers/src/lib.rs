@@ -1,0 +1,30 @@
+//! PodProbeMarker: custom probes for selected pods, and the marks that follow from their states.
+//!
+//! Two sides, joined only by the NodePodProbe of each node:
+//!
+//! - the **controller** turns markers into the spec of one NodePodProbe per node ([`plan`]), and states that come back
+//!   into labels, annotations and conditions of pods ([`mark`]);
+//! - the **agent** of a node runs what the spec asks and reports states in the status.
+//!
+//! Invariants: one writer per object part (the controller writes specs and pods, the agent statuses); everything is
+//! computed from what is stored, so repeating or losing an event does no harm; no write without a difference.
+
+mod cache;
+mod compiled;
+pub mod controller;
+mod entries;
+mod key;
+mod mark;
+mod marked;
+mod plan;
+mod reason;
+
+pub use cache::Action;
+pub use compiled::Compiled;
+pub use controller::Controller;
+pub use entries::{Skip, entry, entry_name, same_entry, same_probe, same_spec};
+pub use key::Key;
+pub use mark::{DRIFT_AFTER, Marking, ProbeResult, Trigger, mark};
+pub use marked::Marked;
+pub use plan::{MarkerPlan, Plan, plan};
+pub use reason::Reason;
