@@ -224,6 +224,8 @@ fn surprises_are_warned_of() {
     assert_eq!(count("startupProbe", startup(9), &on), 1);
     assert_eq!(count("startupProbe", startup(10), &on), 0);
     assert_eq!(count("readinessProbe", startup(9), &on), 0);
+    let longer = json!({"tcpSocket": {"port": 1}, "periodSeconds": 1, "periodMilliseconds": 400});
+    assert_eq!(count("startupProbe", longer, &on), 0);
 
     let fast = |offset: Value| json!({"tcpSocket": {"port": 1}, "periodSeconds": 1, "periodMilliseconds": -500, "timeoutMilliseconds": offset});
     assert_eq!(count("readinessProbe", fast(json!(null)), &on), 1);

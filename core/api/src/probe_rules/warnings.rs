@@ -56,7 +56,9 @@ fn period_ms(type_: ProbeType, probe: &Value, gates: &FeatureGates) -> i64 {
 }
 
 fn short_startup(type_: ProbeType, probe: &Value, gates: &FeatureGates, path: &Path) -> Option<String> {
-    offset(probe, "periodMilliseconds", Gate::SubSecondProbes, gates).filter(|_| type_ == ProbeType::Startup)?;
+    // An offset that makes the period longer takes nothing away from the budget.
+    offset(probe, "periodMilliseconds", Gate::SubSecondProbes, gates)
+        .filter(|offset| type_ == ProbeType::Startup && *offset <= 0)?;
     let delay = offset(probe, "initialDelayMilliseconds", Gate::SubSecondProbes, gates).unwrap_or(0);
     let delay = seconds_ms(probe, "initialDelaySeconds", 0).saturating_add(delay);
     let failures = json::int(probe, &["failureThreshold"]).filter(|count| *count != 0).unwrap_or(DEFAULT_FAILURE_THRESHOLD);

@@ -5,7 +5,7 @@ use api::{endpointslice_rules, json, names, probe_rules};
 use serde_json::{Value, json};
 
 use super::check::shaped;
-use super::fill::copy;
+use super::fill::{copy, each_mut, fill};
 use super::pod::{
     spec::validate_pod_annotations, spec::validate_pod_spec, status::validate_pod_status, update::validate_pod_change,
 };
@@ -105,7 +105,11 @@ pub fn default(kind: Builtin, object: &mut Value, _ctx: &Context<'_>) {
         Builtin::Namespace => namespace::default(object),
         Builtin::Service => service::default(object),
         Builtin::Secret => config::default_secret(object),
-        Builtin::EndpointSlice => endpointslice_rules::default_endpoint_slice(object),
+        Builtin::EndpointSlice => {
+            endpointslice_rules::default_endpoint_slice(object);
+            // Conditions are no pointer in Kubernetes, so they are always shown.
+            each_mut(json::object_mut(object, &[]), "endpoints").for_each(|endpoint| fill(endpoint, "conditions", json!({})));
+        }
         Builtin::Deployment => workload::default_deployment(object),
         Builtin::ReplicaSet => workload::default_replicas(object),
         Builtin::ConfigMap

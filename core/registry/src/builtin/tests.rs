@@ -183,6 +183,7 @@ fn an_endpoint_slice_follows_its_own_rules() {
     let slice = json!({"metadata": {"name": "e"}, "addressType": "IPv4", "endpoints": [{"addresses": ["127.88.0.1"]}], "ports": [{"port": 80}]});
     let stored = create(Builtin::EndpointSlice, slice.clone()).unwrap();
     assert_eq!(stored["ports"], json!([{"port": 80, "name": "", "protocol": "TCP"}]));
+    assert_eq!(stored["endpoints"][0]["conditions"], json!({}));
     let strict = Context { allow_loopback_endpoints: false, ..context() };
     assert!(create_with(Builtin::EndpointSlice, slice, &strict).is_err());
     let errors = update(Builtin::EndpointSlice, Part::Main, &stored, |slice| slice["addressType"] = json!("IPv6")).unwrap_err();
