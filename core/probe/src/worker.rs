@@ -183,8 +183,5 @@ impl Worker {
             ProbeType::Liveness => !success,
             ProbeType::Startup => true,
         };
-        if self.hold {
-            self.run.reset();
-        }
     }
 }

@@ -100,7 +100,7 @@ impl Exchange {
             (300..=399, _) => Step::Done(self.warning(status, "")),
             (100 | 102..=199, _) => Step::Wait,
             _ if self.shows_body && status >= 400 => self.read(status, SHOWN_BYTES_MAX),
-            _ => Step::Done(failure(status, failure_message(status, None))),
+            _ => Step::Done(failure(status, failure_message(status, None), Vec::new())),
         }
     }
 
@@ -112,7 +112,7 @@ impl Exchange {
     fn body(&self, mut bytes: Vec<u8>, whole: bool) -> Report {
         let status = self.status;
         if status >= 400 {
-            return failure(status, failure_message(status, Some(&bytes)));
+            return failure(status, failure_message(status, Some(&bytes)), bytes);
         }
         bytes.truncate(OUTPUT_BYTES_MAX);
         if whole || bytes.len() == OUTPUT_BYTES_MAX {
@@ -125,19 +125,23 @@ impl Exchange {
     fn redirect(&mut self, status: u16, location: &str) -> Step {
         let (url, absolute) = match self.request().url.join(location) {
             Ok(joined) => joined,
-            Err(error) => return Step::Done(failure(status, format!("HTTP {status}, but the Location {error}"))),
+            Err(error) => return Step::Done(failure(status, format!("HTTP {status}, but the Location {error}"), Vec::new())),
         };
         if !url.host.eq_ignore_ascii_case(&self.first.url.host) {
             return Step::Done(self.warning(status, location));
         }
         if self.redirects == REDIRECTS_MAX {
-            return Step::Done(failure(status, format!("stopped after {} redirects", REDIRECTS_MAX + 1)));
+            return Step::Done(failure(status, format!("stopped after {} redirects", REDIRECTS_MAX + 1), Vec::new()));
         }
         if url.port == Some(0) {
-            return Step::Done(failure(status, format!("HTTP {status}, but the Location has a bad port")));
+            return Step::Done(failure(status, format!("HTTP {status}, but the Location has a bad port"), Vec::new()));
         }
         if url.scheme != "http" && url.scheme != "https" {
-            return Step::Done(failure(status, format!("HTTP {status} leads to the unsupported scheme {:?}", url.scheme)));
+            return Step::Done(failure(
+                status,
+                format!("HTTP {status} leads to the unsupported scheme {:?}", url.scheme),
+                Vec::new(),
+            ));
         }
         self.redirects += 1;
         self.redirected = Some(self.request().redirected(url, absolute));
@@ -156,6 +160,6 @@ impl Exchange {
     }
 }
 
-fn failure(status: u16, message: String) -> Report {
-    Report { said: Said::Http { status, body: Vec::new() }, ..Report::failure(message) }
+fn failure(status: u16, message: String, body: Vec<u8>) -> Report {
+    Report { said: Said::Http { status, body }, ..Report::failure(message) }
 }

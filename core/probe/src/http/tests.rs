@@ -139,6 +139,17 @@ fn a_retry_begins_at_the_first_url_and_the_third_error_is_final() {
 }
 
 #[test]
+fn a_retry_has_all_its_redirects_again() {
+    let mut exchange = Exchange::new(request(&action("/", &[])).unwrap(), true, Duration::from_secs(1));
+    for _ in 0..2 {
+        for _ in 0..9 {
+            assert_eq!(exchange.take(redirect("/x")), Step::Send);
+        }
+        assert_eq!(exchange.take(Answer::Failed(Cause::Errno("ENOBUFS".into()))), Step::Send);
+    }
+}
+
+#[test]
 fn the_status_line_of_an_error_decides_whatever_the_body_does() {
     let mut exchange = Exchange::new(request(&action("/", &[])).unwrap(), true, Duration::from_secs(1));
     assert_eq!(exchange.take(Answer::Head { status: 500, location: None }), Step::Read { max: 256 });

@@ -337,3 +337,47 @@ fn a_stale_outcome_is_counted_and_changes_nothing() {
     assert_eq!(effects, [Effect::Stale { probe: ProbeType::Readiness }]);
     assert!(!prober.ready());
 }
+
+#[test]
+fn an_ended_worker_vouches_for_no_later_instance() {
+    let container = Container { readiness_probe: tcp(Probe::default()), ..Container::default() };
+    let mut prober = prober(&container, &NodePolicy::default());
+    let mut effects = Vec::new();
+    prober.step(Time::ZERO, Some(running("c1", Time::ZERO)), &mut effects);
+    let report = Report::success();
+    prober.step(Time::ZERO, Some(Input::Finished { probe: ProbeType::Readiness, attempt: 1, report }), &mut effects);
+    prober.step(Time::ZERO, Some(Input::PodTerminal), &mut effects);
+    assert!(prober.ready());
+    prober.step(Time::from_secs(1), Some(running("c2", Time::from_secs(1))), &mut effects);
+    assert!(!prober.ready() && prober.deadline().is_none());
+}
+
+#[test]
+fn a_second_look_that_fails_is_not_complained_about() {
+    let probe = Probe { period_seconds: 5, ..Probe::default() };
+    let container = Container { readiness_probe: tcp(probe), ..Container::default() };
+    let mut prober = prober(&container, &NodePolicy::default());
+    let mut effects = Vec::new();
+    prober.step(Time::ZERO, Some(running("c", Time::ZERO)), &mut effects);
+    let mut notes = Vec::new();
+    for attempt in 1..=3 {
+        let report = Report::failure("no");
+        let now = prober.deadline().unwrap_or(Time::ZERO);
+        prober.step(now, None, &mut effects);
+        prober.input(now, Input::Finished { probe: ProbeType::Readiness, attempt, report }, &mut effects);
+        notes.push(effects.drain(..).filter(|effect| matches!(effect, Effect::Note { .. })).count());
+    }
+    // The first failure, the look, and a failure within a minute that crosses nothing.
+    assert_eq!(notes, [1, 0, 0]);
+    let [mut errors, mut failures] = [0, 0];
+    prober.step(Time::from_secs(10), None, &mut effects);
+    let report = Report::error(crate::outcome::Discarded::Resource, "EMFILE");
+    prober.input(Time::from_secs(61), Input::Finished { probe: ProbeType::Readiness, attempt: 4, report }, &mut effects);
+    for effect in effects {
+        if let Effect::Note { notice, .. } = effect {
+            errors += u32::from(notice.message.contains("discarded: EMFILE"));
+            failures += notice.count - 1;
+        }
+    }
+    assert_eq!((errors, failures), (1, 1), "the error speaks for the failure that was left out, not for the look");
+}
