@@ -16,7 +16,6 @@ mod tests;
 use serde_json::Value;
 
 pub use json::json_patch;
-pub use rules::{ListStrategy, Rule, lookup};
 pub use strategic::strategic_merge;
 
 /// The most operations a JSON patch may have, as in kube-apiserver.

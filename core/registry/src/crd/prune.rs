@@ -4,27 +4,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Additional, Schema};
 use super::trail::Trail;
-
-/// The members of `metadata`; no schema lists them.
-const OBJECT_META: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-const OWNER_REFERENCE: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
-const MANAGED_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"];
+use crate::model::check_metadata;
 
 /// Removes from a custom resource what its schema does not know and returns the paths of what was removed.
 ///
@@ -40,11 +20,9 @@ fn resource(schema: &Schema, value: &mut Value, at: &Trail<'_>, unknown: &mut Ve
     let kept: Vec<(String, Value)> =
         ["apiVersion", "kind", "metadata"].iter().filter_map(|key| members.remove_entry(*key)).collect();
     object(schema, members, at, unknown);
-    for (key, mut value) in kept {
-        if key == "metadata" {
-            metadata(&mut value, &at.member("metadata"), unknown);
-        }
-        members.insert(key, value);
+    members.extend(kept);
+    for path in check_metadata(value).unknown {
+        unknown.push(at.member(&path).to_string());
     }
 }
 
@@ -61,7 +39,7 @@ fn part(schema: Option<&Schema>, value: &mut Value, at: &Trail<'_>, unknown: &mu
                 }
             }
         }
-        (None, Value::Object(members)) => only(&[], members, at, unknown),
+        (None, Value::Object(members)) => nothing(members, at, unknown),
         (None, Value::Array(items)) => {
             for (index, item) in items.iter_mut().enumerate() {
                 part(None, item, &at.index(index), unknown);
@@ -88,26 +66,7 @@ fn object(schema: &Schema, members: &mut Map<String, Value>, at: &Trail<'_>, unk
     });
 }
 
-fn metadata(value: &mut Value, at: &Trail<'_>, unknown: &mut Vec<String>) {
-    let Value::Object(members) = value else { return };
-    only(&OBJECT_META, members, at, unknown);
-    for (list, known) in [("ownerReferences", &OWNER_REFERENCE[..]), ("managedFields", &MANAGED_FIELDS[..])] {
-        let Some(Value::Array(items)) = members.get_mut(list) else { continue };
-        let at = at.member(list);
-        for (index, item) in items.iter_mut().enumerate() {
-            if let Value::Object(members) = item {
-                only(known, members, &at.index(index), unknown);
-            }
-        }
-    }
-}
-
-fn only(known: &[&str], members: &mut Map<String, Value>, at: &Trail<'_>, unknown: &mut Vec<String>) {
-    members.retain(|key, _| {
-        let keep = known.contains(&key.as_str());
-        if !keep {
-            unknown.push(at.member(key).to_string());
-        }
-        keep
-    });
+fn nothing(members: &mut Map<String, Value>, at: &Trail<'_>, unknown: &mut Vec<String>) {
+    unknown.extend(members.keys().map(|key| at.member(key).to_string()));
+    members.clear();
 }

@@ -8,12 +8,13 @@ mod lists;
 mod numbers;
 
 use api::field::{Error, ErrorKind, Path};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::correlate;
 use super::rules;
 use super::schema::{Schema, Type};
 use super::trail::Trail;
+use crate::model::check_metadata;
 /// Returns everything that is wrong with `new`; `old` is the stored object when this is an update.
 pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error> {
     let mut errors = Vec::new();
@@ -159,7 +160,9 @@ fn embedded(members: &Map<String, Value>, at: &Trail<'_>, errors: &mut Vec<Error
             Some(other) => errors.push(Error::type_invalid(&at.path(), other, "must be a string")),
         }
     }
-    if let Some(metadata) = members.get("metadata").filter(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        errors.push(Error::type_invalid(&at.member("metadata").path(), metadata, "must be an object"));
+    let mut metadata = members.get("metadata").map_or_else(|| json!({}), |metadata| json!({"metadata": metadata}));
+    for wrong in check_metadata(&mut metadata).wrong {
+        let shown = members.get("metadata").unwrap_or(&Value::Null);
+        errors.push(Error::type_invalid(&at.member("metadata").path(), shown, wrong));
     }
 }

@@ -1,12 +1,12 @@
-//! The one table of strategic merge: which lists of which messages merge, and by which key.
+//! Which lists of which messages merge, and by which key: what the type model says, in the terms of a strategic merge.
 //!
-//! A message is a type of the API by its Go name (`PodSpec`). Only members that lead to a merging list are listed; every
-//! other map merges member by member and every other list is replaced whole. Source: the patch tags of the types of
-//! Kubernetes v1.36, for the kinds that this server has built in.
+//! Every map merges member by member; every list that the model has no key for is replaced whole.
+
+use crate::model::{self, Apply, Type};
 
 /// How a list meets the list of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListStrategy {
+pub(super) enum ListStrategy {
     /// The list of the patch takes its place.
     Replace,
     /// Items with an equal member of this name merge.
@@ -17,99 +17,28 @@ pub enum ListStrategy {
 
 /// How one member of a message merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// The name of the member.
-    pub field: &'static str,
-    /// The message of its value, or of its items if it is a list.
-    pub message: &'static str,
+pub(super) struct Rule {
+    /// The name of the member, for messages.
+    pub(super) field: &'static str,
+    /// The message of its value, or of its items if it is a list; empty if it is none.
+    pub(super) message: &'static str,
     /// The strategy, if it is a list.
-    pub list: ListStrategy,
-    /// Whether clients state the whole set of members with `$retainKeys` (a union of which one member is set).
-    pub retain_keys: bool,
+    pub(super) list: ListStrategy,
 }
 
-/// What is not in the table: a map merges, a list is replaced.
-const PLAIN: Rule = Rule { field: "", message: "", list: ListStrategy::Replace, retain_keys: false };
-
-const fn map(field: &'static str, message: &'static str) -> Rule {
-    Rule { field, message, ..PLAIN }
-}
-
-const fn list(field: &'static str, message: &'static str, key: &'static str) -> Rule {
-    Rule { field, message, list: ListStrategy::Merge(key), ..PLAIN }
-}
-
-const fn union(field: &'static str, message: &'static str, key: &'static str) -> Rule {
-    Rule { retain_keys: true, ..list(field, message, key) }
-}
-
-const fn set(field: &'static str) -> Rule {
-    Rule { field, list: ListStrategy::Set, ..PLAIN }
-}
-
-/// Returns the rule of a member of a message; a member that is not in the table is plain.
-///
-/// ```
-/// use registry::patch::{ListStrategy, lookup};
-/// assert_eq!(lookup("PodSpec", "containers").list, ListStrategy::Merge("name"));
-/// assert_eq!(lookup("PodSpec", "tolerations").list, ListStrategy::Replace);
-/// ```
-pub fn lookup(message: &str, field: &str) -> Rule {
-    fields(message).iter().copied().find(|rule| rule.field == field).unwrap_or(match field {
-        // Every kind has the same metadata, also those without a list that merges; no message inside a kind has a member
-        // of this name.
-        "metadata" if !message.is_empty() => map("metadata", "ObjectMeta"),
-        _ => PLAIN,
-    })
-}
-
-const CONDITIONS: Rule = list("conditions", "", "type");
-
-fn fields(message: &str) -> &'static [Rule] {
-    match message {
-        "ObjectMeta" => const { &[list("ownerReferences", "", "uid"), set("finalizers")] },
-        "Pod" => const { &[map("spec", "PodSpec"), map("status", "PodStatus")] },
-        "PodTemplateSpec" => const { &[map("spec", "PodSpec")] },
-        "PodSpec" => {
-            const {
-                &[
-                    list("containers", "Container", "name"),
-                    list("initContainers", "Container", "name"),
-                    list("ephemeralContainers", "Container", "name"),
-                    union("volumes", "", "name"),
-                    list("imagePullSecrets", "", "name"),
-                    list("hostAliases", "", "ip"),
-                    list("topologySpreadConstraints", "", "topologyKey"),
-                    list("schedulingGates", "", "name"),
-                    union("resourceClaims", "", "name"),
-                ]
-            }
-        }
-        "Container" => {
-            const {
-                &[
-                    list("ports", "", "containerPort"),
-                    list("env", "", "name"),
-                    list("volumeMounts", "", "mountPath"),
-                    list("volumeDevices", "", "devicePath"),
-                ]
-            }
-        }
-        "PodStatus" => {
-            const { &[CONDITIONS, list("podIPs", "", "ip"), list("hostIPs", "", "ip"), union("resourceClaimStatuses", "", "name")] }
-        }
-        "Node" => const { &[map("spec", "NodeSpec"), map("status", "NodeStatus")] },
-        "NodeSpec" => const { &[set("podCIDRs")] },
-        "NodeStatus" => const { &[CONDITIONS, list("addresses", "", "type")] },
-        "Namespace" => const { &[map("status", "NamespaceStatus")] },
-        "NamespaceStatus" | "ServiceStatus" | "DeploymentStatus" | "ReplicaSetStatus" => const { &[CONDITIONS] },
-        "Service" => const { &[map("spec", "ServiceSpec"), map("status", "ServiceStatus")] },
-        "ServiceSpec" => const { &[list("ports", "", "port")] },
-        "ServiceAccount" => const { &[list("secrets", "", "name")] },
-        "Deployment" => const { &[map("spec", "DeploymentSpec"), map("status", "DeploymentStatus")] },
-        "DeploymentSpec" => const { &[map("template", "PodTemplateSpec"), Rule { retain_keys: true, ..map("strategy", "") }] },
-        "ReplicaSet" => const { &[map("spec", "ReplicaSetSpec"), map("status", "ReplicaSetStatus")] },
-        "ReplicaSetSpec" => const { &[map("template", "PodTemplateSpec")] },
-        _ => &[],
-    }
+/// Returns the rule of a member of a message; what the model does not have is plain.
+pub(super) fn lookup(message: &str, field: &str) -> Rule {
+    let Some(field) = model::message(message).and_then(|message| message.field(field)) else {
+        return Rule { field: "", message: "", list: ListStrategy::Replace };
+    };
+    let value = match &field.kind {
+        Type::List(item) => item,
+        other => other,
+    };
+    let list = match (field.merge.key, &field.merge.apply) {
+        (Some(key), _) => ListStrategy::Merge(key),
+        (None, Apply::Set) => ListStrategy::Set,
+        (None, _) => ListStrategy::Replace,
+    };
+    Rule { field: field.name, message: value.message().map_or("", model::Message::name), list }
 }

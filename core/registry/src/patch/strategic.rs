@@ -10,7 +10,8 @@ use super::directives::{self, DELETE_FROM_PRIMITIVE_LIST, Directive, SET_ELEMENT
 use super::order::{self, Identity};
 use super::rules::{ListStrategy, Rule, lookup};
 
-/// Returns `current`, an object of the type `message` (such as `Pod`), changed by a strategic merge patch.
+/// Returns `current`, an object of the type that the model calls `message` (such as `Pod`), changed by a strategic merge
+/// patch.
 pub fn strategic_merge(current: &Value, patch: &Value, message: &str) -> Result<Value, PatchError> {
     let patch =
         patch.as_object().ok_or_else(|| PatchError::BadRequest("a strategic merge patch must be an object".to_owned()))?;
@@ -36,14 +37,14 @@ fn merge_map(
     }
     for (key, value) in patch {
         if !directives::is_directive(key) {
-            merge_member(&mut current, patch, key, value, &lookup(message, key))?;
+            merge_member(&mut current, patch, key, value, lookup(message, key))?;
         }
     }
     for (key, value) in patch {
         if let Some(field) = key.strip_prefix(SET_ELEMENT_ORDER)
             && !patch.contains_key(field)
         {
-            reorder(&mut current, field, directives::list(key, value)?, &lookup(message, field))?;
+            reorder(&mut current, field, directives::list(key, value)?, lookup(message, field));
         }
     }
     Ok(current)
@@ -54,7 +55,7 @@ fn merge_member(
     patch: &Map<String, Value>,
     key: &str,
     value: &Value,
-    rule: &Rule,
+    rule: Rule,
 ) -> Result<(), PatchError> {
     let merged = match (current.remove(key), value) {
         (_, Value::Null) => return Ok(()),
@@ -73,7 +74,7 @@ fn merge_member(
     Ok(())
 }
 
-fn merge_list(old: Vec<Value>, new: &[Value], order: Option<&[Value]>, rule: &Rule) -> Result<Vec<Value>, PatchError> {
+fn merge_list(old: Vec<Value>, new: &[Value], order: Option<&[Value]>, rule: Rule) -> Result<Vec<Value>, PatchError> {
     match rule.list {
         ListStrategy::Replace => fresh_list(new, rule.message),
         ListStrategy::Merge(key) => merge_by_key(old, new, order, key, rule),
@@ -120,7 +121,7 @@ fn merge_by_key(
     new: &[Value],
     order: Option<&[Value]>,
     key: &'static str,
-    rule: &Rule,
+    rule: Rule,
 ) -> Result<Vec<Value>, PatchError> {
     let identity = Identity::Key(key);
     let mut content = Vec::with_capacity(new.len());
@@ -167,26 +168,25 @@ fn merge_by_key(
     Ok(order::arrange(merged, order, &old, identity))
 }
 
-fn as_map<'a>(item: &'a Value, rule: &Rule) -> Result<&'a Map<String, Value>, PatchError> {
+fn as_map<'a>(item: &'a Value, rule: Rule) -> Result<&'a Map<String, Value>, PatchError> {
     item.as_object().ok_or_else(|| PatchError::BadRequest(format!("{}: must be a list of maps, got {item}", rule.field)))
 }
 
-fn key_of<'a>(item: &'a Map<String, Value>, key: &str, rule: &Rule) -> Result<&'a Value, PatchError> {
+fn key_of<'a>(item: &'a Map<String, Value>, key: &str, rule: Rule) -> Result<&'a Value, PatchError> {
     item.get(key)
         .filter(|value| !value.is_null())
         .ok_or_else(|| PatchError::BadRequest(format!("{}: map does not contain declared merge key: {key}", rule.field)))
 }
 
 /// Puts a list in the order that the patch states without touching its content.
-fn reorder(current: &mut Map<String, Value>, field: &str, order: &[Value], rule: &Rule) -> Result<(), PatchError> {
-    let Some(Value::Array(items)) = current.get_mut(field) else { return Ok(()) };
+fn reorder(current: &mut Map<String, Value>, field: &str, order: &[Value], rule: Rule) {
+    let Some(Value::Array(items)) = current.get_mut(field) else { return };
     let identity = match rule.list {
         ListStrategy::Merge(key) => Identity::Key(key),
         ListStrategy::Set | ListStrategy::Replace => Identity::Value,
     };
     let server = items.clone();
     *items = order::arrange(std::mem::take(items), order, &server, identity);
-    Ok(())
 }
 
 /// Removes primitive values from a list; values that are not there need no removal.
