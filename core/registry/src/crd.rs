@@ -5,21 +5,29 @@
 //! between versions is not here: only the strategy `None` exists, which changes nothing but `apiVersion`.
 
 pub mod cel;
+mod columns;
 mod correlate;
 mod default;
 mod format;
+mod jsonpath;
+mod paths;
 mod pattern;
 mod prune;
 mod rules;
 mod schema;
 mod trail;
 mod validate;
+mod version;
 
 #[cfg(test)]
 mod tests;
 
+pub use columns::PrinterColumns;
 pub use default::default;
+pub use jsonpath::JsonPath;
+pub use paths::{ScalePaths, SelectableFields};
 pub use prune::prune;
 pub use rules::Rule;
 pub use schema::{Additional, ListType, NotEnforced, Schema, Type};
 pub use validate::validate;
+pub use version::compare_versions;

@@ -168,7 +168,7 @@ fn merge_by_key(
     Ok(order::arrange(merged, order, &old, identity))
 }
 
-fn as_map<'a>(item: &'a Value, rule: Rule) -> Result<&'a Map<String, Value>, PatchError> {
+fn as_map(item: &Value, rule: Rule) -> Result<&Map<String, Value>, PatchError> {
     item.as_object().ok_or_else(|| PatchError::BadRequest(format!("{}: must be a list of maps, got {item}", rule.field)))
 }
 
