@@ -1,0 +1,21 @@
+//! Is this node gone, or only far away? From heartbeats to conditions, taints and evictions.
+//!
+//! - [`beats`]: the heartbeat loop of the agent on a node;
+//! - [`monitor`]: the node lifecycle controller: who is silent, which taints follow, at which rate;
+//! - [`tolerations`]: which tolerations admission adds, which taints a pod bears and for how long;
+//! - [`eviction`]: when a pod leaves a tainted node, and that it does.
+//!
+//! The first two and the last are machines with explicit inputs and effects; shells feed them what the API says and write
+//! what they decide. Invariants: at most one NoExecute health taint per node, only on nodes that are not Ready, and no
+//! eviction of a pod whose node is Ready.
+
+pub mod beats;
+pub mod eviction;
+pub mod monitor;
+pub mod taints;
+pub mod tolerations;
+
+pub use beats::Beats;
+pub use eviction::Evictor;
+pub use monitor::Monitor;
+pub use taints::{Health, HealthTaint, TaintEffect};
