@@ -22,7 +22,7 @@ mod lease;
 pub mod meta;
 mod namespace;
 mod node;
-pub mod pod;
+mod pod;
 mod resources;
 mod rules;
 mod selectors;

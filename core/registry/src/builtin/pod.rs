@@ -1,4 +1,4 @@
-//! Pods: what the server sets, what an update keeps, deletion with grace.
+//! Pods: what the server sets, what an update keeps. How they are deleted is in `crate::deletion`.
 
 pub(super) mod containers;
 pub(super) mod defaults;
@@ -12,8 +12,6 @@ pub(super) mod tolerations;
 pub(super) mod update;
 pub(super) mod volumes;
 
-pub use qos::qos_class;
-
 use api::Timestamp;
 use api::json;
 use serde_json::{Value, json};
@@ -23,7 +21,7 @@ use super::fill::{copy, drop_zeros};
 
 /// Sets what a pod has before anybody has seen it: pending, its class, and why it is held back if it is.
 pub(super) fn prepare_create(pod: &mut Value, ctx: &Context<'_>) {
-    let mut status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+    let mut status = json!({"phase": "Pending", "qosClass": qos::qos_class(pod)});
     if !json::items(pod, &["spec", "schedulingGates"]).is_empty() {
         status["conditions"] = json!([{
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
@@ -59,37 +57,9 @@ pub(super) fn prepare_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Returns the grace that a deletion gives a pod: 0 means that it goes at once.
-///
-/// Only a pod that a node runs needs time: one without a node, or one that has finished, has nothing to stop.
-pub fn deletion_grace_seconds(pod: &Value, requested: Option<i64>) -> i64 {
-    let unbound = json::text(pod, &["spec", "nodeName"]).is_empty();
-    if unbound || has_finished(pod) {
-        return 0;
-    }
-    let grace = requested.or_else(|| json::int(pod, &["spec", "terminationGracePeriodSeconds"])).unwrap_or(0);
-    if grace < 0 { 1 } else { grace }
-}
-
-/// Returns whether a pod is in a phase that it never leaves.
-pub fn has_finished(pod: &Value) -> bool {
-    matches!(json::text(pod, &["status", "phase"]), "Succeeded" | "Failed")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bound_and_unfinished_pod_dies_with_grace() {
-        let pod = |node: &str, phase: &str| json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 30}, "status": {"phase": phase}});
-        assert_eq!(deletion_grace_seconds(&pod("n", "Running"), None), 30);
-        assert_eq!(deletion_grace_seconds(&pod("n", "Pending"), Some(5)), 5);
-        assert_eq!(deletion_grace_seconds(&pod("n", "Running"), Some(0)), 0);
-        assert_eq!(deletion_grace_seconds(&pod("n", "Running"), Some(-7)), 1);
-        assert_eq!(deletion_grace_seconds(&pod("", "Pending"), Some(60)), 0);
-        assert_eq!(deletion_grace_seconds(&pod("n", "Succeeded"), Some(60)), 0);
-    }
 
     #[test]
     fn a_status_writer_may_forget_the_class_and_the_generations() {

@@ -12,7 +12,7 @@ use crate::builtin::resources::quantity;
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 /// Returns `Guaranteed`, `Burstable` or `BestEffort`; a limit without a request counts as both.
-pub fn qos_class(pod: &Value) -> &'static str {
+pub(super) fn qos_class(pod: &Value) -> &'static str {
     let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut all_limited = true;

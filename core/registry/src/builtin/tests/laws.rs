@@ -171,7 +171,6 @@ proptest! {
         let _ = generation_changes(kind, &object, &other);
         let _ = warnings(kind, &object, Some(&other), &ctx);
         prop_assert!(selectable_fields(kind, &object).iter().all(|(label, _)| supported_field_label(kind, label)));
-        prop_assert!(pod::deletion_grace_seconds(&object, None) >= 0);
         let _ = (service::cluster_ip(&object), service::node_ports(&object), service::ports_without_node_port(&object));
     }
 
