@@ -54,6 +54,7 @@ impl Graph {
                 let index = &change.object.index;
                 let same = self.members.get(&change.key).is_some_and(|member| member.index == *index);
                 if !same {
+                    self.queue_lost_owners(&change.key, index);
                     self.insert(&change.key, index.clone());
                     if !index.owners.is_empty() || index.deleting {
                         self.work.push_back(Key::clone(&change.key));
@@ -98,6 +99,14 @@ impl Graph {
                 self.work.push_back(Key::clone(owner));
             }
         }
+    }
+
+    /// Owners that an object no longer refers to may have waited for just that.
+    fn queue_lost_owners(&mut self, key: &Key, index: &Index) {
+        let Some(before) = self.members.get(key) else { return };
+        let lost = before.index.owners.iter().filter(|owner| !index.owners.iter().any(|kept| kept.uid == owner.uid));
+        let keys: Vec<Key> = lost.filter_map(|owner| self.by_uid.get(&owner.uid).cloned()).collect();
+        self.work.extend(keys);
     }
 
     fn queue_dependents(&mut self, uid: &str) {

@@ -8,7 +8,7 @@
 //! before, so any revision of the window can be read again.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 use serde_json::Value;
@@ -39,6 +39,8 @@ pub struct Stored {
     pub bytes: Arc<[u8]>,
     /// What selectors and the collector ask about.
     pub index: Index,
+    /// What field selectors ask about; computed when first asked, because few objects ever are.
+    fields: OnceLock<Vec<(String, String)>>,
 }
 
 impl Stored {
@@ -52,13 +54,19 @@ impl Stored {
         let index = Index::of(&object);
         // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
         let bytes = serde_json::to_vec(&object).expect("a JSON value serializes").into();
-        Stored { revision, bytes, index }
+        Stored { revision, bytes, index, fields: OnceLock::new() }
     }
 
     /// Reads the stored form back from disk; `None` if the bytes are not an object.
     pub fn from_bytes(revision: u64, bytes: &[u8]) -> Option<Stored> {
         let object: Value = serde_json::from_slice(bytes).ok()?;
-        object.is_object().then(|| Stored { revision, bytes: bytes.into(), index: Index::of(&object) })
+        object.is_object().then(|| Stored { revision, bytes: bytes.into(), index: Index::of(&object), fields: OnceLock::new() })
+    }
+
+    /// Returns the value of a selectable field; `fields` lists those of the kind and is asked once per stored object.
+    pub fn field(&self, label: &str, fields: impl FnOnce(&Value) -> Vec<(String, String)>) -> Option<&str> {
+        let known = self.fields.get_or_init(|| fields(&self.object()));
+        known.iter().find(|(name, _)| name == label).map(|(_, value)| value.as_str())
     }
 
     /// Returns the object, still without `apiVersion` and `kind`.

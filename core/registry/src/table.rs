@@ -189,6 +189,11 @@ pub fn table<'a>(
     table.finish(metadata)
 }
 
+/// Returns a label selector of a spec in the form of a query: `a=b,c in (d,e),!f`.
+pub fn label_selector(selector: &Value) -> String {
+    kinds::selector_text(selector)
+}
+
 /// Returns `PartialObjectMetadata` of an object; `api_version` is `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
 pub fn partial(api_version: &str, object: &Value) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));

@@ -140,8 +140,7 @@ fn labels(labels: Option<&Value>) -> String {
 }
 
 /// Returns a selector in the form of a query: `a=b,c in (d,e),!f`.
-fn selector(selector: Option<&Value>) -> Value {
-    let Some(selector) = selector else { return or_none("") };
+pub(super) fn selector_text(selector: &Value) -> String {
     let mut parts = Vec::new();
     for (key, value) in object(selector, &["matchLabels"]).into_iter().flatten() {
         parts.push((key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default())));
@@ -162,7 +161,11 @@ fn selector(selector: Option<&Value>) -> Value {
         ));
     }
     parts.sort_by_key(|(key, _)| *key);
-    or_none(&parts.into_iter().map(|(_, part)| part).collect::<Vec<String>>().join(","))
+    parts.into_iter().map(|(_, part)| part).collect::<Vec<String>>().join(",")
+}
+
+fn selector(selector: Option<&Value>) -> Value {
+    or_none(&selector.map(selector_text).unwrap_or_default())
 }
 
 pub(super) fn namespace(namespace: &Value, now: Time) -> Vec<Value> {

@@ -1,0 +1,175 @@
+//! `lifesign apiserver`: the embedded API server as a process of its own.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use api::FeatureGates;
+use apiserver::{
+    AgentDialer, Authority, FileStore, Parts, Role, Server, Settings, StoreError, kubeconfig, make_private_folder,
+    write_private,
+};
+use clap::Args;
+use runtime::Clock;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{DataDir, server_file};
+use crate::error::Failure;
+use crate::{block_on, signals, start_logging};
+
+/// Run the embedded Kubernetes API server
+///
+/// Durable, for one machine; kubectl and every client library work against it. The first line on stdout is
+/// `ready https://ADDR:PORT` when it serves.
+#[derive(Args)]
+pub(crate) struct ApiserverArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What every command that runs the API server takes.
+#[derive(Args, Clone)]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    pub(crate) data_dir: DataDir,
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", env = "LIFESIGN_LISTEN")]
+    listen: SocketAddr,
+    /// Also write the kubeconfig of the administrator to this file
+    #[arg(long, value_name = "FILE")]
+    write_kubeconfig: Option<PathBuf>,
+    /// Switch features on or off, for example SubSecondProbes=false
+    #[arg(long, value_name = "A=true,B=false", default_value = "", env = "LIFESIGN_FEATURE_GATES")]
+    pub(crate) feature_gates: FeatureGates,
+}
+
+/// A server that listens and is ready to run.
+pub(crate) struct Listening {
+    pub(crate) server: Server,
+    pub(crate) url: String,
+    listener: TcpListener,
+    tls: std::sync::Arc<apiserver::TlsServerConfig>,
+}
+
+impl ServerArgs {
+    /// Opens the store, makes certificates, and binds the port.
+    pub(crate) async fn open(&self, clock: Clock, settings: Settings) -> Result<Listening, Failure> {
+        let data_dir = self.data_dir.path()?;
+        make_private_folder(&data_dir).map_err(|error| {
+            Failure::usage(format!("{}: {error}", data_dir.display()))
+                .hint("choose a directory that you may write with --data-dir")
+        })?;
+        let store = FileStore::open(&data_dir).map_err(store_failure)?;
+        let authority = Authority::open(&data_dir).map_err(Failure::usage)?;
+        let dialer = authority.client(&Role::Admin).map_err(Failure::bug)?;
+        let server = Server::new(Parts {
+            clock,
+            gates: self.feature_gates.clone(),
+            store: Box::new(store),
+            threaded: true,
+            seed: random_seed()?,
+            settings,
+            token_file: Some(data_dir.join("tokens.csv")),
+            logs: Some(AgentDialer::new(&dialer).map_err(Failure::bug)?),
+        })
+        .map_err(store_failure)?;
+        let listener = TcpListener::bind(self.listen).await.map_err(|error| {
+            Failure::usage(format!("cannot listen on {}: {error}", self.listen))
+                .hint("choose another with --listen, port 0 picks a free one")
+        })?;
+        let address = listener.local_addr().map_err(Failure::bug)?;
+        let certificate = authority.server(&server_names(), &server_addresses(address.ip())).map_err(Failure::bug)?;
+        let tls = apiserver::tls_config(authority.certificate(), &certificate).map_err(Failure::bug)?;
+        let url = format!("https://{}", reachable(address));
+        self.write_files(&data_dir, &authority, &url)?;
+        Ok(Listening { server, url, listener, tls })
+    }
+
+    /// Writes the kubeconfig of the administrator, and where the server listens.
+    fn write_files(&self, data_dir: &Path, authority: &Authority, url: &str) -> Result<(), Failure> {
+        let credentials = authority.client(&Role::Admin).map_err(Failure::bug)?;
+        let text = kubeconfig(url, authority.certificate(), &Role::Admin.user(), &credentials);
+        let own = data_dir.join("kubeconfig");
+        for path in std::iter::once(&own).chain(&self.write_kubeconfig) {
+            write_private(path, text.as_bytes()).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        }
+        let path = server_file(data_dir);
+        write_private(&path, url.as_bytes()).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    }
+}
+
+impl Listening {
+    /// Serves until told to stop; says so on stdout when it is ready. `before_ready` runs first.
+    pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
+        let failed = self.server.clone();
+        let serving = apiserver::serve(self.server, self.listener, self.tls, stop);
+        tokio::select! {
+            () = serving => Ok(()),
+            why = failed.failure() => Err(Failure::bug(why).hint("the disk may be full or broken; nothing that was acknowledged is lost")),
+        }
+    }
+}
+
+/// Says on stdout that the server is ready; a reader that is gone is no error.
+pub(crate) fn say_ready(url: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "ready {url}");
+    let _ = out.flush();
+}
+
+impl ApiserverArgs {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        start_logging();
+        block_on(async {
+            let stop = signals::stop_on_signal()?;
+            let listening = self.server.open(Clock::system(), Settings::default()).await?;
+            listening.server.start(&builtin_definitions()?, stop.clone()).await.map_err(Failure::bug)?;
+            say_ready(&listening.url);
+            listening.run(stop).await
+        })
+    }
+}
+
+/// Returns the CustomResourceDefinitions that every plane has.
+pub(crate) fn builtin_definitions() -> Result<Vec<serde_json::Value>, Failure> {
+    Ok(Vec::new())
+}
+
+fn store_failure(error: StoreError) -> Failure {
+    Failure::usage(error)
+}
+
+/// Returns randomness of the operating system.
+fn random_seed() -> Result<u64, Failure> {
+    let mut bytes = [0u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Failure::bug(format!("no randomness from the system: {error}")))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn server_names() -> Vec<String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut names = vec!["localhost".to_owned(), "kubernetes".to_owned(), "kubernetes.default".to_owned()];
+    if !host.is_empty() && host != "localhost" {
+        names.push(host);
+    }
+    names
+}
+
+fn server_addresses(bound: IpAddr) -> Vec<IpAddr> {
+    let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)];
+    if !bound.is_unspecified() && !addresses.contains(&bound) {
+        addresses.push(bound);
+    }
+    addresses
+}
+
+/// Returns the address by which a client on this machine reaches the server.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    }
+}

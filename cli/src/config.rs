@@ -1,0 +1,36 @@
+//! Where things are, and what the commands that run a plane have in common.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::error::Failure;
+
+/// Returns the data directory that is used when none is named.
+pub(crate) fn default_data_dir() -> Result<PathBuf, Failure> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    state
+        .map(|state| state.join("lifesign"))
+        .ok_or_else(|| Failure::usage("neither XDG_STATE_HOME nor HOME is set").hint("name a directory with --data-dir"))
+}
+
+/// Which plane a command is about.
+#[derive(Args, Clone)]
+pub(crate) struct DataDir {
+    /// Where the plane keeps its data [default: $XDG_STATE_HOME/lifesign]
+    #[arg(long, value_name = "DIR", env = "LIFESIGN_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl DataDir {
+    /// Returns the directory.
+    pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
+        self.data_dir.clone().map_or_else(default_data_dir, Ok)
+    }
+}
+
+/// The file in which a running plane says where it listens.
+pub(crate) fn server_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("server")
+}

@@ -1,0 +1,62 @@
+//! The `lifesign` binary: one file per subcommand.
+
+mod apiserver;
+mod completions;
+mod config;
+mod error;
+mod kubeconfig;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::Failure;
+
+/// The health plane of Kubernetes, as one binary
+///
+/// Decides whether containers are up, ready and alive, what an application means by healthy, where traffic may go while
+/// pods drain, and whether a node is gone or only far away. Runs on one machine without a cluster, or on any cluster.
+#[derive(Parser)]
+#[command(name = "lifesign", version, max_term_width = 100, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Apiserver(apiserver::ApiserverArgs),
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+fn main() -> ExitCode {
+    // clap prints usage errors itself and exits with 2.
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Apiserver(args) => args.run(),
+        Command::Kubeconfig(args) => args.run(),
+        Command::Completions(args) => args.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Runs an async command on a runtime of its own.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::bug(format!("cannot start the async runtime: {error}")))?;
+    runtime.block_on(work)
+}
+
+/// Sends logs to stderr: `LIFESIGN_LOG` chooses what, for example `debug` or `apiserver=trace`.
+fn start_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LIFESIGN_LOG").unwrap_or_else(|_| "info".into());
+    // A second call (tests in one process) keeps the first subscriber.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).try_init();
+}

@@ -1,0 +1,304 @@
+//! A served kind: its resource, and the rules of its objects, built in or from a CustomResourceDefinition.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use api::field::Error;
+use api::json;
+
+use crate::builtin::{self, Builtin, Context, MetaRules, Part};
+use crate::custom::{CLEANUP_FINALIZER, Custom};
+use crate::events;
+use crate::model;
+use crate::pipeline::World;
+use crate::query::FieldValidation;
+use crate::resource::Resource;
+use crate::status::Status;
+
+/// A served kind.
+#[derive(Clone)]
+pub struct Kind {
+    /// The resource.
+    pub resource: Arc<Resource>,
+    rules: Rules,
+}
+
+#[derive(Clone)]
+enum Rules {
+    Builtin(Builtin),
+    Custom(Arc<Custom>),
+    /// Answered without being stored: reviews, bindings.
+    Virtual,
+}
+
+impl Kind {
+    /// Returns a built-in kind.
+    pub fn builtin_kind(resource: Arc<Resource>) -> Kind {
+        let rules =
+            Builtin::from_gvk(&resource.group, &resource.version, &resource.kind).map_or(Rules::Virtual, Rules::Builtin);
+        Kind { resource, rules }
+    }
+
+    /// Returns the kind of a CustomResourceDefinition.
+    pub fn custom_kind(resource: Arc<Resource>, custom: Arc<Custom>) -> Kind {
+        Kind { resource, rules: Rules::Custom(custom) }
+    }
+
+    /// Returns which built-in kind it is.
+    pub fn builtin(&self) -> Option<Builtin> {
+        match self.rules {
+            Rules::Builtin(builtin) => Some(builtin),
+            Rules::Custom(_) | Rules::Virtual => None,
+        }
+    }
+
+    /// Returns the rules of a CustomResourceDefinition.
+    pub fn custom(&self) -> Option<&Arc<Custom>> {
+        match &self.rules {
+            Rules::Custom(custom) => Some(custom),
+            Rules::Builtin(_) | Rules::Virtual => None,
+        }
+    }
+
+    /// Decodes an object in place: unknown fields go, wrong types are refused. Returns warnings.
+    pub fn decode(
+        &self,
+        object: &mut Value,
+        duplicates: &[String],
+        validation: FieldValidation,
+    ) -> Result<Vec<String>, Status> {
+        let (api_version, kind) = (self.resource.api_version(), &self.resource.kind);
+        let unknown = match &self.rules {
+            Rules::Custom(custom) => {
+                let checked = model::check_metadata(object);
+                if let Some(refusal) = checked.refusal(&api_version, kind) {
+                    return Err(Status::bad_request(refusal));
+                }
+                let mut unknown = custom.prune(object);
+                unknown.extend(checked.unknown);
+                unknown
+            }
+            Rules::Builtin(_) | Rules::Virtual => {
+                let Some(message) = model::message_for(&api_version, kind) else { return Ok(Vec::new()) };
+                let checked = model::check(message, object);
+                if let Some(refusal) = checked.refusal(&api_version, kind) {
+                    return Err(Status::bad_request(refusal));
+                }
+                checked.unknown
+            }
+        };
+        match validation {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Warn => Ok(model::strict_findings(&unknown, duplicates)),
+            FieldValidation::Strict => match model::strict_error(&unknown, duplicates) {
+                Some(error) => Err(Status::bad_request(error)),
+                None => Ok(Vec::new()),
+            },
+        }
+    }
+
+    /// Brings a new object into the form in which it is judged: particular metadata, defaults, dropped fields.
+    pub fn prepare_create(&self, object: &mut Value, world: &World<'_>) {
+        let context = &world.context;
+        match &self.rules {
+            Rules::Virtual => {}
+            Rules::Builtin(kind) => {
+                inward(*kind, object);
+                builtin::prepare_create(*kind, object, context);
+                builtin::default(*kind, object, context);
+                match kind {
+                    Builtin::Service => builtin::assign_service(object, world.cluster_ip.as_deref(), &world.node_ports),
+                    Builtin::CustomResourceDefinition => hold_until_cleaned(object),
+                    _ => {}
+                }
+                builtin::drop_disabled(*kind, object, None, context);
+                stored(*kind, object);
+            }
+            Rules::Custom(custom) => {
+                if custom.status
+                    && let Some(members) = object.as_object_mut()
+                {
+                    members.remove("status");
+                }
+                custom.default(object);
+                custom.drop_disabled(object, None, context.gates);
+            }
+        }
+    }
+
+    /// Brings the next state of an object into the form in which it is judged.
+    pub fn prepare_update(&self, part: Part, new: &mut Value, old: &Value, context: &Context<'_>) {
+        match &self.rules {
+            Rules::Virtual => {}
+            Rules::Builtin(kind) => {
+                let old = &seen(*kind, old);
+                inward(*kind, new);
+                builtin::prepare_update(*kind, part, new, old, context);
+                builtin::default(*kind, new, context);
+                builtin::drop_disabled(*kind, new, Some(old), context);
+                stored(*kind, new);
+            }
+            Rules::Custom(custom) => {
+                split_status(custom, part, new, old);
+                custom.default(new);
+                custom.drop_disabled(new, Some(old), context.gates);
+            }
+        }
+    }
+
+    /// Judges a new object.
+    pub fn validate_create(&self, object: &Value, context: &Context<'_>) -> Vec<Error> {
+        match &self.rules {
+            Rules::Virtual => Vec::new(),
+            Rules::Builtin(Builtin::CustomResourceDefinition) => {
+                let mut errors = builtin::validate_create(Builtin::CustomResourceDefinition, object, context);
+                errors.extend(Vec::<Error>::new());
+                errors
+            }
+            Rules::Builtin(kind) => builtin::validate_create(*kind, &seen(*kind, object), context),
+            Rules::Custom(custom) => {
+                let mut errors = builtin::meta::validate_meta(object, self.custom_meta());
+                errors.extend(custom.validate(object, None, Part::Main));
+                errors
+            }
+        }
+    }
+
+    /// Judges the next state of an object.
+    pub fn validate_update(&self, part: Part, new: &Value, old: &Value, context: &Context<'_>) -> Vec<Error> {
+        match &self.rules {
+            Rules::Virtual => Vec::new(),
+            Rules::Builtin(Builtin::CustomResourceDefinition) => {
+                let mut errors = builtin::validate_update(Builtin::CustomResourceDefinition, part, new, old, context);
+                if part == Part::Main {
+                    errors.extend(Vec::<Error>::new());
+                }
+                errors
+            }
+            Rules::Builtin(kind) => builtin::validate_update(*kind, part, &seen(*kind, new), &seen(*kind, old), context),
+            Rules::Custom(custom) => {
+                let mut errors = builtin::meta::validate_meta_update(new, old, self.custom_meta());
+                errors.extend(custom.validate(new, Some(old), part));
+                errors
+            }
+        }
+    }
+
+    fn custom_meta(&self) -> MetaRules {
+        MetaRules { name: api::names::dns1123_subdomain, namespaced: self.resource.namespaced, qualified_finalizers: true }
+    }
+
+    /// Returns whether what is wanted has changed.
+    pub fn generation_changes(&self, new: &Value, old: &Value) -> bool {
+        match &self.rules {
+            Rules::Virtual => false,
+            Rules::Builtin(kind) => builtin::generation_changes(*kind, new, old),
+            Rules::Custom(custom) => {
+                let ignored = |key: &str| key == "metadata" || (key == "status" && custom.status);
+                let content = |object: &Value| -> Vec<(String, Value)> {
+                    let members = object.as_object().into_iter().flatten();
+                    members.filter(|(key, _)| !ignored(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+                };
+                content(new) != content(old)
+            }
+        }
+    }
+
+    /// Returns what the client is to be told although nothing is wrong.
+    pub fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
+        match &self.rules {
+            Rules::Virtual | Rules::Custom(_) => Vec::new(),
+            Rules::Builtin(Builtin::CustomResourceDefinition) => Vec::new(),
+            Rules::Builtin(kind) => builtin::warnings(*kind, new, old, context),
+        }
+    }
+
+    /// Returns the selectable fields of an object.
+    pub fn fields(&self, object: &Value) -> Vec<(String, String)> {
+        let meta = |field: &str| (format!("metadata.{field}"), json::text(object, &["metadata", field]).to_owned());
+        match &self.rules {
+            Rules::Virtual => Vec::new(),
+            // Events are selected in the form in which they are stored, whatever the group.
+            Rules::Builtin(Builtin::EventsEvent) => Kind::pairs(builtin::selectable_fields(Builtin::Event, object)),
+            Rules::Builtin(kind) => Kind::pairs(builtin::selectable_fields(*kind, object)),
+            Rules::Custom(custom) => {
+                let mut fields = vec![meta("name"), meta("namespace")];
+                fields.extend(custom.selectable_fields(object));
+                fields
+            }
+        }
+    }
+
+    fn pairs(fields: Vec<(&'static str, String)>) -> Vec<(String, String)> {
+        fields.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
+    }
+
+    /// Returns whether a field selector may use this label.
+    pub fn supports_field(&self, label: &str) -> bool {
+        match &self.rules {
+            Rules::Virtual => false,
+            Rules::Builtin(kind) => builtin::supported_field_label(*kind, label),
+            Rules::Custom(custom) => {
+                label == "metadata.name"
+                    || (label == "metadata.namespace" && self.resource.namespaced)
+                    || custom.supports_field(label)
+            }
+        }
+    }
+}
+
+/// Returns an object as the rules of its kind see it: events are stored in another form than `events.k8s.io` shows them.
+fn seen(kind: Builtin, object: &Value) -> Cow<'_, Value> {
+    if kind == Builtin::EventsEvent { Cow::Owned(events::from_core(object.clone())) } else { Cow::Borrowed(object) }
+}
+
+/// Brings a stored object into the form that the rules of its kind see.
+fn inward(kind: Builtin, object: &mut Value) {
+    if kind == Builtin::EventsEvent {
+        *object = events::from_core(object.take());
+    }
+}
+
+/// Brings an object into the form in which it is stored.
+fn stored(kind: Builtin, object: &mut Value) {
+    if kind == Builtin::EventsEvent {
+        *object = events::to_core(object.take());
+    }
+}
+
+/// A definition stays until its objects are gone.
+fn hold_until_cleaned(definition: &mut Value) {
+    let metadata = json::object_mut(definition, &["metadata"]);
+    let finalizers = metadata.entry("finalizers").or_insert_with(|| Value::Array(Vec::new()));
+    if let Some(finalizers) = finalizers.as_array_mut()
+        && !finalizers.iter().any(|finalizer| finalizer.as_str() == Some(CLEANUP_FINALIZER))
+    {
+        finalizers.push(CLEANUP_FINALIZER.into());
+    }
+}
+
+/// The main endpoint keeps the stored status; the status endpoint keeps everything else.
+fn split_status(custom: &Custom, part: Part, new: &mut Value, old: &Value) {
+    if !custom.status {
+        return;
+    }
+    let (Some(members), Some(stored)) = (new.as_object_mut(), old.as_object()) else { return };
+    match part {
+        Part::Status => {
+            let status = members.remove("status");
+            *members = stored.clone();
+            match status {
+                Some(status) => members.insert("status".into(), status),
+                None => members.remove("status"),
+            };
+        }
+        _ => {
+            match stored.get("status") {
+                Some(status) => members.insert("status".into(), status.clone()),
+                None => members.remove("status"),
+            };
+        }
+    }
+}

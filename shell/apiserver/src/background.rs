@@ -1,0 +1,278 @@
+//! The server's own controllers: first objects, default service accounts, namespaces that go, definitions, garbage,
+//! events that have grown old.
+//!
+//! One task sees every change in order. If it ever falls behind the bounded queue it starts over from a snapshot, so
+//! nothing is lost.
+
+mod definitions;
+mod namespaces;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use api::json;
+use registry::collect::{Collect, Graph};
+use registry::deletion::{DeleteOptions, Propagation};
+use registry::kind::Kind;
+use registry::meta::UpdateForm;
+use registry::state::{Change, ChangeType, Key, Snapshot, Stored, key, prefix};
+use registry::status::Status;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::server::Server;
+
+/// How long events are kept.
+const EVENT_LIFE: Duration = Duration::from_secs(3_600);
+/// How often old events are looked for.
+const EVENT_SWEEP: Duration = Duration::from_secs(60);
+/// How long to wait before trying again what failed.
+const RETRY: Duration = Duration::from_millis(500);
+/// The namespaces that exist from the start.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Server {
+    /// Makes the first objects and runs the server's own controllers until told to stop.
+    pub async fn start(&self, definitions: &[Value], stop: CancellationToken) -> Result<(), Status> {
+        for name in NAMESPACES {
+            self.ensure("", "namespaces", "", json!({"metadata": {"name": name}})).await?;
+        }
+        for definition in definitions {
+            self.ensure("apiextensions.k8s.io", "customresourcedefinitions", "", definition.clone()).await?;
+        }
+        let mut controllers = Controllers::new(self);
+        controllers.settle().await;
+        self.0.synced.store(true, Ordering::Relaxed);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = controllers.run() => {}
+            }
+        });
+        Ok(())
+    }
+
+    /// Creates an object unless it is there.
+    async fn ensure(&self, group: &str, resource: &str, namespace: &str, object: Value) -> Result<(), Status> {
+        let catalog = self.catalog();
+        let kind = catalog.find(group, "v1", resource).expect("a built-in kind");
+        let name = json::text(&object, &["metadata", "name"]);
+        if self.0.hub.snapshot().get(&kind.resource.key(namespace, name)).is_some() {
+            return Ok(());
+        }
+        match self.create_object(kind, namespace, object, false).await {
+            Err(status) if status.reason != "AlreadyExists" => Err(status),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What waits to be looked at.
+#[derive(Default)]
+struct Todo {
+    namespaces: BTreeSet<String>,
+    definitions: BTreeSet<String>,
+}
+
+struct Controllers {
+    server: Server,
+    graph: Graph,
+    todo: Todo,
+    receiver: crate::hub::Receiver,
+}
+
+impl Controllers {
+    fn new(server: &Server) -> Controllers {
+        let subscription = server.0.hub.subscribe_all();
+        let mut controllers = Controllers {
+            server: server.clone(),
+            graph: Graph::default(),
+            todo: Todo::default(),
+            receiver: subscription.receiver,
+        };
+        for (key, stored) in subscription.snapshot.range("/", None) {
+            controllers.graph.add(key, &stored.index);
+            controllers.note(key, stored);
+        }
+        controllers
+    }
+
+    async fn run(mut self) {
+        let mut sweep = tokio::time::interval(EVENT_SWEEP);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                change = self.receiver.recv() => match change {
+                    Some(change) => {
+                        self.see(&change);
+                        // What is queued already is seen before anything is done about it.
+                        while let Ok(Some(change)) = tokio::time::timeout(Duration::ZERO, self.receiver.recv()).await {
+                            self.see(&change);
+                        }
+                    }
+                    None if self.server.0.stopping.load(Ordering::Relaxed) => return,
+                    None => self = Controllers::new(&self.server),
+                },
+                _ = sweep.tick() => sweep_events(&self.server).await,
+            }
+            self.settle().await;
+        }
+    }
+
+    fn see(&mut self, change: &Change) {
+        self.graph.change(change);
+        self.note(&change.key, &change.object);
+        if change.type_ == ChangeType::Deleted && change.key.starts_with("/apiextensions.k8s.io/") {
+            self.server.refresh_catalog();
+        }
+    }
+
+    /// Notes which namespaces and definitions an object concerns.
+    fn note(&mut self, key: &Key, stored: &Stored) {
+        if key.starts_with("/apiextensions.k8s.io/customresourcedefinitions/") {
+            self.todo.definitions.insert(stored.index.name.clone());
+        }
+        if key.starts_with("//namespaces/") {
+            self.todo.namespaces.insert(stored.index.name.clone());
+        }
+        let namespace = &stored.index.namespace;
+        // An object that goes may be what its namespace waits for; a service account that goes is made again.
+        if !namespace.is_empty() && (stored.index.deleting || key.starts_with("//serviceaccounts/")) {
+            self.todo.namespaces.insert(namespace.clone());
+        }
+    }
+
+    /// Does what is to be done, until nothing is left or something must be tried again later.
+    async fn settle(&mut self) {
+        let todo = std::mem::take(&mut self.todo);
+        for name in todo.definitions {
+            if let Err(error) = definitions::reconcile(&self.server, &name).await {
+                self.retry(&format!("definition {name}"), &error).await;
+                self.todo.definitions.insert(name);
+            }
+        }
+        for name in todo.namespaces {
+            if let Err(error) = namespaces::reconcile(&self.server, &name).await {
+                self.retry(&format!("namespace {name}"), &error).await;
+                self.todo.namespaces.insert(name);
+            }
+        }
+        while let Some(key) = self.graph.next_work() {
+            let Some(action) = self.graph.judge(&key) else { continue };
+            if let Err(error) = collect(&self.server, &key, action).await {
+                self.retry(&key, &error).await;
+                self.graph.retry(key);
+                break;
+            }
+        }
+    }
+
+    async fn retry(&self, what: &str, error: &Status) {
+        tracing::warn!(what, %error, "trying again");
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Carries out what the collector decided, unless the object has changed meanwhile.
+async fn collect(server: &Server, key: &Key, action: Collect) -> Result<(), Status> {
+    let snapshot = server.0.hub.snapshot();
+    let Some(stored) = snapshot.get(key) else { return Ok(()) };
+    let catalog = server.catalog();
+    let Some(kind) = catalog.find_by_key(key) else { return Ok(()) };
+    let (namespace, name) = (&stored.index.namespace, &stored.index.name);
+    let delete = |propagation| DeleteOptions {
+        uid: Some(stored.index.uid.clone()),
+        propagation: Some(propagation),
+        ..DeleteOptions::default()
+    };
+    let outcome = match action {
+        Collect::Delete => {
+            server.0.metrics.collected();
+            server.delete_object(kind, namespace, name, &delete(Propagation::Background)).await.map(drop)
+        }
+        Collect::DeleteForeground => {
+            server.delete_object(kind, namespace, name, &delete(Propagation::Foreground)).await.map(drop)
+        }
+        Collect::DropOwners(uids) => {
+            change_metadata(server, kind, namespace, name, |metadata| {
+                if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+                    owners.retain(|owner| !uids.iter().any(|uid| uid == json::text(owner, &["uid"])));
+                }
+            })
+            .await
+        }
+        Collect::RemoveFinalizer(finalizer) => remove_finalizer(server, kind, namespace, name, finalizer).await,
+    };
+    match outcome {
+        // Gone, or another object by now: nothing to collect.
+        Err(status) if matches!(status.code, 404 | 409) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+async fn remove_finalizer(
+    server: &Server,
+    kind: &Arc<Kind>,
+    namespace: &str,
+    name: &str,
+    finalizer: &str,
+) -> Result<(), Status> {
+    change_metadata(server, kind, namespace, name, |metadata| {
+        if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
+            finalizers.retain(|other| other.as_str() != Some(finalizer));
+        }
+    })
+    .await
+}
+
+/// Changes the metadata of an object, whoever else writes it.
+async fn change_metadata(
+    server: &Server,
+    kind: &Arc<Kind>,
+    namespace: &str,
+    name: &str,
+    change: impl Fn(&mut serde_json::Map<String, Value>),
+) -> Result<(), Status> {
+    let next = |current: &Stored| {
+        let mut object = current.object();
+        let metadata = json::object_mut(&mut object, &["metadata"]);
+        metadata.remove("resourceVersion");
+        change(metadata);
+        Ok((object, UpdateForm::Patch))
+    };
+    server.update_object(kind, registry::builtin::Part::Main, namespace, name, false, next).await.map(drop)
+}
+
+/// Deletes the events that have grown old.
+async fn sweep_events(server: &Server) {
+    let snapshot = server.0.hub.snapshot();
+    let now = server.0.clock.now();
+    let catalog = server.catalog();
+    let events = catalog.find("", "v1", "events").expect("events are built in");
+    for (_, stored) in old_events(&snapshot, now) {
+        let options = DeleteOptions { uid: Some(stored.index.uid.clone()), ..DeleteOptions::default() };
+        // Whoever else deletes it is welcome to.
+        let _ = server.delete_object(events, &stored.index.namespace, &stored.index.name, &options).await;
+    }
+}
+
+fn old_events(snapshot: &Snapshot, now: machine::Time) -> Vec<(Key, Arc<Stored>)> {
+    let written = |stored: &Stored| {
+        let object = stored.object();
+        let stamps =
+            [&["series", "lastObservedTime"][..], &["lastTimestamp"], &["eventTime"], &["metadata", "creationTimestamp"]];
+        stamps.iter().find_map(|path| api::Timestamp::parse(json::text(&object, path)).ok()).map(|stamp| stamp.0)
+    };
+    snapshot
+        .range(&prefix("", "events", ""), None)
+        .filter(|(_, stored)| written(stored).is_some_and(|at| now.since(at) > EVENT_LIFE))
+        .map(|(key, stored)| (Key::clone(key), Arc::clone(stored)))
+        .collect()
+}
+
+/// Returns the key of a namespace.
+fn namespace_key(name: &str) -> Key {
+    key("", "namespaces", "", name)
+}

@@ -1,0 +1,126 @@
+//! The handlers: one file per kind of request.
+
+pub(crate) mod body;
+pub(crate) mod delete;
+pub(crate) mod documents;
+pub(crate) mod health;
+pub(crate) mod read;
+pub(crate) mod reviews;
+pub(crate) mod subresources;
+pub(crate) mod watch;
+pub(crate) mod write;
+
+use std::sync::Arc;
+
+use api::{FieldSelector, json};
+use registry::authz::{self, Ask, Grant};
+use registry::kind::Kind;
+use registry::state::{Snapshot, key, prefix};
+use registry::status::{Status, Subject};
+
+use crate::reply::Reply;
+use crate::request::{self, Target};
+use crate::server::{Call, Server};
+
+/// Answers a request for a resource.
+pub(crate) async fn resource(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let catalog = server.catalog();
+    let Some(kind) = catalog.find(&target.group, &target.version, &target.resource) else {
+        return Err(Status::no_such_resource());
+    };
+    let subject = kind.resource.subject(&target.name);
+    let verb = request::verb(&call.method, target, &call.parameters)
+        .ok_or_else(|| Status::method_not_allowed(&subject, call.method.as_str()))?;
+    if kind.resource.namespaced && target.namespace.is_empty() && !matches!(verb, "list" | "watch") {
+        return Err(Status::no_such_resource());
+    }
+    if !kind.resource.namespaced && !target.namespace.is_empty() {
+        return Err(Status::no_such_resource());
+    }
+    permit(server, target, call, verb, &subject)?;
+    if !target.subresource.is_empty() {
+        return subresources::handle(server, kind, target, call, verb).await;
+    }
+    if !kind.resource.verbs.contains(&verb) {
+        return Err(Status::method_not_allowed(&subject, verb));
+    }
+    match verb {
+        "get" => read::get(server, kind, target, call).await,
+        "list" => read::list(server, kind, target, call).await,
+        "watch" => watch::watch(server, kind, target, call),
+        "create" if kind.builtin().is_none() && kind.custom().is_none() => reviews::create(server, kind, target, call).await,
+        "create" => write::create(server, kind, target, call).await,
+        "update" => write::replace(server, kind, target, call).await,
+        "patch" => write::patch(server, kind, target, call).await,
+        "delete" => delete::delete(server, kind, target, call).await,
+        _ => delete::delete_collection(server, kind, target, call).await,
+    }
+}
+
+/// Refuses what the identity may not do.
+fn permit(server: &Server, target: &Target, call: &Call, verb: &str, subject: &Subject) -> Result<(), Status> {
+    let selector = FieldSelector::parse(call.parameters.text("fieldSelector")).unwrap_or_default();
+    let ask = Ask {
+        verb,
+        group: &target.group,
+        resource: &target.resource,
+        subresource: &target.subresource,
+        namespace: &target.namespace,
+        name: &target.name,
+        selects_node: selector.exact("spec.nodeName"),
+        selects_name: selector.exact("metadata.name"),
+    };
+    let grant = authz::authorize(&call.identity, &ask)?;
+    let node = call.identity.node().unwrap_or_default();
+    let snapshot = server.0.hub.snapshot();
+    let allowed = match grant {
+        Grant::Allowed => true,
+        Grant::IfOwnPod => match snapshot.get(&key("", "pods", &target.namespace, &target.name)) {
+            Some(pod) => json::text(&pod.object(), &["spec", "nodeName"]) == node,
+            None => true, // let the answer be 404
+        },
+        Grant::IfReferenced => referenced(&snapshot, target, node),
+    };
+    if allowed {
+        return Ok(());
+    }
+    let why = format!("User {:?} cannot {verb} it: no pod of this node is concerned", call.identity.user);
+    Err(Status::forbidden(subject, why))
+}
+
+/// Returns whether a pod of the node refers to the Secret or ConfigMap.
+fn referenced(snapshot: &Snapshot, target: &Target, node: &str) -> bool {
+    // The name as a JSON text: wherever a pod refers to it, it stands there in quotes.
+    let quoted = serde_json::Value::from(target.name.as_str()).to_string();
+    snapshot.range(&prefix("", "pods", &target.namespace), None).any(|(_, pod)| {
+        let object = pod.object();
+        json::text(&object, &["spec", "nodeName"]) == node
+            && json::at(&object, &["spec"]).is_some_and(|spec| spec.to_string().contains(&quoted))
+    })
+}
+
+/// Returns the matcher of a pair of selectors, or why the field selector cannot be used.
+pub(crate) fn matcher(kind: &Arc<Kind>, labels: api::Selector, fields: FieldSelector) -> Result<crate::hub::Matcher, Status> {
+    for (label, ..) in &fields.requirements {
+        if !kind.supports_field(label) {
+            return Err(Status::bad_request(format!("field label not supported: {label}")));
+        }
+    }
+    let kind = Arc::clone(kind);
+    Ok(Arc::new(move |stored| {
+        labels.matches(&stored.index.labels)
+            && (fields.is_empty() || fields.matches_with(|label| field_of(&kind, stored, label)))
+    }))
+}
+
+fn field_of<'a>(kind: &Kind, stored: &'a registry::state::Stored, label: &str) -> Option<&'a str> {
+    match label {
+        "metadata.name" => Some(&stored.index.name),
+        "metadata.namespace" => Some(&stored.index.namespace),
+        label => {
+            let core = registry::events::core_label(label);
+            let label = if kind.resource.plural == "events" { core.as_str() } else { label };
+            stored.field(label, |object| kind.fields(object))
+        }
+    }
+}

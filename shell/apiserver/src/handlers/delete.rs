@@ -1,0 +1,101 @@
+//! Deleting: one object, or all that are selected.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use registry::builtin::Builtin;
+use registry::deletion::DeleteOptions;
+use registry::kind::Kind;
+use registry::pipeline::{self, Prepared};
+use registry::query;
+use registry::state::{Refused, Stored};
+use registry::status::Status;
+use serde_json::json;
+
+use crate::handlers::body;
+use crate::handlers::read::{outward, show, show_stored};
+use crate::negotiate::Encoding;
+use crate::reply::{self, Reply, typed};
+use crate::request::Target;
+use crate::server::{Call, Server};
+
+/// How often a deletion is prepared again because somebody changed the object.
+const RETRIES: usize = 10;
+
+impl Server {
+    /// Deletes an object by its rules: now, or marked for later.
+    pub(crate) async fn delete_object(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+        let key = kind.resource.key(namespace, name);
+        let subject = kind.resource.subject(name);
+        for _ in 0..RETRIES {
+            let snapshot = self.0.hub.snapshot();
+            let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
+            let mut prepared = pipeline::delete(kind, current, options, &self.world(&snapshot))?;
+            let Some(write) = prepared.write.take().filter(|_| !options.dry_run) else { return Ok((prepared, None)) };
+            match self.0.hub.commit(write).await? {
+                Ok(stored) => {
+                    if prepared.removed && kind.builtin() == Some(Builtin::Service) {
+                        self.0.services.give_back(&prepared.object);
+                    }
+                    return Ok((prepared, Some(stored)));
+                }
+                Err(Refused::Missing) => return Err(Status::not_found(&subject)),
+                Err(_) => {}
+            }
+        }
+        Err(Status::modified(&subject))
+    }
+}
+
+/// Answers a DELETE of one object.
+pub(crate) async fn delete(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let options = DeleteOptions::read(&body::options(call, "DeleteOptions")?, &call.parameters)?;
+    let (prepared, stored) = server.delete_object(kind, &target.namespace, &target.name, &options).await?;
+    // Kubernetes shows pods and objects that still exist; what is gone gets a Status.
+    if prepared.removed && kind.builtin() != Some(Builtin::Pod) {
+        let uid = api::json::text(&prepared.object, &["metadata", "uid"]);
+        let status = Status::success(&kind.resource.subject(&target.name), uid);
+        return Ok(reply::value(StatusCode::OK, call.encoding, &status));
+    }
+    Ok(match stored {
+        Some(stored) => show_stored(server, kind, call, StatusCode::OK, &stored),
+        None => show(server, kind, call, StatusCode::OK, prepared.object),
+    })
+}
+
+/// Answers a DELETE of a collection.
+pub(crate) async fn delete_collection(
+    server: &Server,
+    kind: &Arc<Kind>,
+    target: &Target,
+    call: &Call,
+) -> Result<Reply, Status> {
+    let options = DeleteOptions::read(&body::options(call, "DeleteOptions")?, &call.parameters)?;
+    let query = query::list_query(&call.parameters)?;
+    let matches = crate::handlers::matcher(kind, query.labels, query.fields)?;
+    let snapshot = server.0.hub.snapshot();
+    let prefix = kind.resource.prefix(&target.namespace);
+    let mut items = Vec::new();
+    for (_, stored) in snapshot.range(&prefix, None).filter(|(_, stored)| matches(stored)) {
+        match server.delete_object(kind, &stored.index.namespace, &stored.index.name, &options).await {
+            Ok((prepared, _)) => {
+                let object = outward(kind, prepared.object);
+                items.push(if kind.resource.custom { typed(kind, object) } else { object });
+            }
+            Err(status) if status.code == 404 => {} // somebody else was faster
+            Err(status) => return Err(status),
+        }
+    }
+    let list = json!({
+        "apiVersion": kind.resource.api_version(), "kind": kind.resource.list_kind,
+        "metadata": {"resourceVersion": server.0.hub.snapshot().revision.to_string()}, "items": items,
+    });
+    let encoding = if call.encoding == Encoding::Yaml { Encoding::Yaml } else { Encoding::Json };
+    Ok(reply::value(StatusCode::OK, encoding, &list))
+}

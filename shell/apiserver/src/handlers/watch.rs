@@ -1,0 +1,299 @@
+//! Watch streams: what is there, then what changes, one JSON line each.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::json;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::StreamExt;
+use http::StatusCode;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use registry::kind::Kind;
+use registry::query::{self, WatchStart};
+use registry::state::{Change, ChangeType, Snapshot, Stored};
+use registry::status::Status;
+use registry::watching::{self, Seen};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::handlers::read::{metadata_only, outward, render_table};
+use crate::hub::{Matcher, Receiver};
+use crate::negotiate::{Encoding, Form};
+use crate::reply::{self, Body, Reply, push_object, type_prefix, typed};
+use crate::request::Target;
+use crate::server::{Call, Server};
+
+/// The most open watches of one identity; a client that leaks them is told, instead of taking the server down.
+const WATCHES_PER_IDENTITY: usize = 1_000;
+/// How often an idle watcher learns the revision, before jitter.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a watcher learns the revision once more.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// A watch without a timeout lasts this long at least, and at most twice that.
+const DEFAULT_LIFE: Duration = Duration::from_secs(30 * 60);
+
+/// Counts the open watches of each identity.
+#[derive(Clone, Default)]
+pub(crate) struct Watches(Arc<Mutex<BTreeMap<String, usize>>>);
+
+struct Slot {
+    watches: Watches,
+    user: String,
+    server: Server,
+    resource: String,
+}
+
+impl Watches {
+    fn open(&self, server: &Server, user: &str, resource: &str) -> Result<Slot, Status> {
+        let mut counts = self.0.lock().expect("no code panics while it holds the counts");
+        let count = counts.entry(user.to_owned()).or_default();
+        if *count >= WATCHES_PER_IDENTITY {
+            return Err(Status::too_many_requests(format!("user {user:?} has {count} watches open already; close some first")));
+        }
+        *count += 1;
+        server.0.metrics.watch_opened(resource);
+        Ok(Slot { watches: self.clone(), user: user.to_owned(), server: server.clone(), resource: resource.to_owned() })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut counts = self.watches.0.lock().expect("no code panics while it holds the counts");
+        if let Some(count) = counts.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.user);
+            }
+        }
+        self.server.0.metrics.watch_closed(&self.resource);
+    }
+}
+
+/// Answers with a stream of events.
+pub(crate) fn watch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let mut query = query::watch_query(&call.parameters)?;
+    if target.watch && !target.name.is_empty() {
+        query.fields.requirements.push(("metadata.name".into(), target.name.clone(), true));
+    }
+    let matcher = crate::handlers::matcher(kind, query.labels, query.fields)?;
+    let slot = server.0.watches.open(server, &call.identity.user, &kind.resource.plural)?;
+    let since = match query.start {
+        WatchStart::After(revision) => Some(revision),
+        WatchStart::Present | WatchStart::Streaming(_) => None,
+    };
+    let ahead = since.filter(|revision| *revision > server.0.hub.snapshot().revision);
+    let resource_prefix = kind.resource.prefix("");
+    let prefix = kind.resource.prefix(&target.namespace);
+    let renderer = Renderer::new(server, kind, call);
+    let Some(subscription) = server.0.hub.subscribe(&resource_prefix, &prefix, since, Arc::clone(&matcher)) else {
+        let expired = Status::expired(format!("too old resource version: {}", since.unwrap_or(0)));
+        return Ok(stream_reply(call, reply::full(line("ERROR", &expired.to_json()))));
+    };
+    let mut pending = VecDeque::new();
+    match query.start {
+        WatchStart::After(_) => pending.extend(subscription.backlog.into_iter().map(Pending::Change)),
+        WatchStart::Present | WatchStart::Streaming(_) => {
+            pending.extend(initial(&subscription.snapshot, &prefix, &matcher).map(Pending::Initial));
+            if matches!(query.start, WatchStart::Streaming(_)) && query.bookmarks {
+                pending.push_back(Pending::InitialEnd(subscription.snapshot.revision));
+            }
+        }
+    }
+    let mut rng = server.rng();
+    let life = query.timeout_seconds.map_or_else(|| DEFAULT_LIFE.mul_f64(1.0 + rng.fraction()), Duration::from_secs);
+    let started = Instant::now();
+    let stream = Stream {
+        slot,
+        renderer,
+        matcher,
+        pending,
+        receiver: subscription.receiver,
+        ahead,
+        end: started + life,
+        bookmarks: query.bookmarks,
+        bookmark_at: started + BOOKMARK_EVERY.mul_f64(1.0 + rng.fraction() / 4.0).min(life.saturating_sub(BOOKMARK_BEFORE_END)),
+        last: subscription.snapshot.revision,
+    };
+    let frames = futures::stream::unfold(stream, |mut stream| async move {
+        let bytes = stream.next().await?;
+        Some((Ok::<_, std::io::Error>(Frame::data(bytes)), stream))
+    });
+    Ok(stream_reply(call, StreamBody::new(frames.fuse()).boxed_unsync()))
+}
+
+fn stream_reply(call: &Call, body: Body) -> Reply {
+    let content_type = if call.encoding == Encoding::Yaml { "application/yaml" } else { "application/json" };
+    reply::reply(StatusCode::OK, content_type, body)
+}
+
+fn initial<'a>(snapshot: &'a Snapshot, prefix: &'a str, matcher: &'a Matcher) -> impl Iterator<Item = Arc<Stored>> + 'a {
+    snapshot.range(prefix, None).filter(|(_, stored)| matcher(stored)).map(|(_, stored)| Arc::clone(stored))
+}
+
+enum Pending {
+    Initial(Arc<Stored>),
+    InitialEnd(u64),
+    Change(Arc<Change>),
+}
+
+/// One watch stream.
+struct Stream {
+    slot: Slot,
+    renderer: Renderer,
+    matcher: Matcher,
+    pending: VecDeque<Pending>,
+    receiver: Receiver,
+    /// Changes up to this revision are passed over: the client is ahead of us.
+    ahead: Option<u64>,
+    end: Instant,
+    bookmarks: bool,
+    bookmark_at: Instant,
+    /// The revision that the client has reached.
+    last: u64,
+}
+
+impl Stream {
+    /// Returns the next bytes to send; `None` ends the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(pending) = self.pending.pop_front() {
+                match self.render(pending) {
+                    Some(bytes) => return Some(bytes),
+                    None => continue,
+                }
+            }
+            tokio::select! {
+                biased;
+                change = self.receiver.recv() => self.pending.push_back(Pending::Change(change?)),
+                () = tokio::time::sleep_until(self.end) => return None,
+                () = tokio::time::sleep_until(self.bookmark_at), if self.bookmarks && self.bookmark_at < self.end => {
+                    return Some(self.bookmark());
+                }
+            }
+        }
+    }
+
+    fn render(&mut self, pending: Pending) -> Option<Bytes> {
+        match pending {
+            Pending::Initial(stored) => Some(self.renderer.event(ChangeType::Added, &stored, None)),
+            Pending::InitialEnd(revision) => Some(self.renderer.bookmark(revision, true)),
+            Pending::Change(change) => {
+                self.last = self.last.max(change.revision);
+                if self.ahead.is_some_and(|ahead| change.revision <= ahead) {
+                    return None;
+                }
+                let Seen { type_, object, at } = watching::seen(&change, |stored| (self.matcher)(stored))?;
+                let since = self.slot.server.0.clock.now().since(change.at);
+                self.slot.server.0.metrics.watch_event(&self.slot.resource, since);
+                Some(self.renderer.event(type_, &object, at))
+            }
+        }
+    }
+
+    /// A bookmark carries the revision of the store: everything up to it was delivered, or did not concern this watcher.
+    fn bookmark(&mut self) -> Bytes {
+        let hub = &self.slot.server.0.hub;
+        // What is in our queue is not delivered yet; the queue is empty here, but the store may be ahead of the delivery.
+        let revision = self.last.max(hub.snapshot().revision);
+        let regular = Instant::now() + BOOKMARK_EVERY;
+        let last_chance = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
+        self.bookmark_at = if regular < last_chance {
+            regular
+        } else if self.bookmark_at < last_chance {
+            last_chance
+        } else {
+            self.end
+        };
+        self.renderer.bookmark(revision, false)
+    }
+}
+
+/// Turns events into lines in the form that the client wants.
+struct Renderer {
+    server: Server,
+    kind: Arc<Kind>,
+    call: Call,
+    prefix: String,
+    /// A table shows its columns once.
+    columns_sent: bool,
+}
+
+impl Renderer {
+    fn new(server: &Server, kind: &Arc<Kind>, call: &Call) -> Renderer {
+        let call = Call {
+            method: call.method.clone(),
+            parameters: call.parameters.clone(),
+            headers: http::HeaderMap::new(),
+            body: Bytes::new(),
+            identity: registry::authz::Identity::default(),
+            encoding: call.encoding,
+            form: call.form,
+        };
+        Renderer { server: server.clone(), kind: Arc::clone(kind), prefix: type_prefix(kind), call, columns_sent: false }
+    }
+
+    fn event(&mut self, type_: ChangeType, stored: &Stored, at: Option<u64>) -> Bytes {
+        let name = match type_ {
+            ChangeType::Added => "ADDED",
+            ChangeType::Modified => "MODIFIED",
+            ChangeType::Deleted => "DELETED",
+        };
+        let plain = self.call.form == Form::Whole && at.is_none() && self.kind.resource.group != "events.k8s.io";
+        if plain {
+            let mut out = BytesMut::with_capacity(stored.bytes.len() + self.prefix.len() + 40);
+            out.put_slice(b"{\"type\":\"");
+            out.put_slice(name.as_bytes());
+            out.put_slice(b"\",\"object\":");
+            push_object(&mut out, &self.prefix, &stored.bytes);
+            out.put_slice(b"}\n");
+            return out.freeze();
+        }
+        let mut object = stored.object();
+        if let Some(revision) = at {
+            json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".into(), revision.to_string().into());
+        }
+        line(name, &self.shown(object))
+    }
+
+    fn shown(&mut self, object: Value) -> Value {
+        match self.call.form {
+            Form::Table(version) => {
+                let revision = json::text(&object, &["metadata", "resourceVersion"]).to_owned();
+                let columns = !std::mem::replace(&mut self.columns_sent, true);
+                let metadata = json!({"resourceVersion": revision});
+                render_table(&self.server, &self.kind, &self.call, version, &[object], metadata, columns)
+            }
+            Form::Metadata(version) => metadata_only(version, &object),
+            Form::Whole | Form::Aggregated(_) => typed(&self.kind, outward(&self.kind, object)),
+        }
+    }
+
+    fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.call.form {
+            Form::Metadata(version) => {
+                json!({"apiVersion": format!("meta.k8s.io/{version}"), "kind": "PartialObjectMetadata", "metadata": metadata})
+            }
+            Form::Table(version) => {
+                let row = json!({"cells": [], "object": {
+                    "apiVersion": format!("meta.k8s.io/{version}"), "kind": "PartialObjectMetadata", "metadata": metadata,
+                }});
+                json!({
+                    "apiVersion": format!("meta.k8s.io/{version}"), "kind": "Table", "columnDefinitions": [],
+                    "metadata": {"resourceVersion": revision.to_string()}, "rows": [row],
+                })
+            }
+            Form::Whole | Form::Aggregated(_) => typed(&self.kind, json!({"metadata": metadata})),
+        };
+        line("BOOKMARK", &object)
+    }
+}
+
+fn line(type_: &str, object: &Value) -> Bytes {
+    format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n").into()
+}

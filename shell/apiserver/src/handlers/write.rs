@@ -1,0 +1,366 @@
+//! Writing: create, replace, patch. Decisions are the registry's; this prepares, commits, and prepares again if somebody
+//! was faster.
+
+use std::sync::Arc;
+
+use api::json;
+use http::StatusCode;
+use registry::builtin::{self, Builtin, Part};
+use registry::kind::Kind;
+use registry::meta::UpdateForm;
+use registry::patch::{self, PatchError};
+use registry::pipeline::{self, Prepared, World};
+use registry::query::{self, FieldValidation};
+use registry::state::{Refused, Snapshot, Stored};
+use registry::status::Status;
+use serde_json::Value;
+
+use crate::handlers::body::{self, Read};
+use crate::handlers::read::{outward, show, show_stored};
+use crate::reply::{self, Reply, typed};
+use crate::request::Target;
+use crate::server::{Call, Server};
+
+/// How often a write without a version is prepared again because somebody was faster.
+const RETRIES: usize = 5;
+/// How often a generated name is drawn again because it is taken.
+const NAME_DRAWS: usize = 8;
+
+impl Server {
+    /// Returns what decisions are taken from.
+    pub(crate) fn world<'a>(&'a self, snapshot: &'a Snapshot) -> World<'a> {
+        let settings = &self.0.settings;
+        let (not_ready, unreachable) = settings.tolerations.get();
+        World {
+            context: builtin::Context {
+                now: self.0.clock.now(),
+                gates: &self.0.gates,
+                not_ready_toleration_seconds: not_ready,
+                unreachable_toleration_seconds: unreachable,
+                allow_loopback_endpoints: settings.allow_loopback_endpoints,
+            },
+            snapshot,
+            cluster_ip: None,
+            node_ports: Vec::new(),
+        }
+    }
+
+    /// Creates an object; the name may be generated.
+    pub(crate) async fn create_object(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        object: Value,
+        dry_run: bool,
+    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+        let named = !json::text(&object, &["metadata", "name"]).is_empty();
+        let reserved = self.reserve(kind, &object);
+        let outcome = self.try_create(kind, namespace, &object, dry_run, named, &reserved).await;
+        if outcome.as_ref().is_err() || dry_run {
+            self.0.services.cancel(reserved.0, &reserved.1);
+        } else if let (Some(Builtin::Service), Ok((prepared, _))) = (kind.builtin(), &outcome) {
+            // What was reserved and not used goes back; what is in the object stays taken.
+            self.0.services.cancel(reserved.0, &reserved.1);
+            self.0.services.take(&prepared.object);
+        }
+        outcome
+    }
+
+    fn reserve(&self, kind: &Kind, object: &Value) -> (Option<std::net::Ipv4Addr>, Vec<i64>) {
+        if kind.builtin() != Some(Builtin::Service) {
+            return (None, Vec::new());
+        }
+        let address = if builtin::service::wants_cluster_ip(object) { self.0.services.reserve_address() } else { None };
+        let ports = if builtin::service::wants_node_ports(object) { json::items(object, &["spec", "ports"]).len() } else { 0 };
+        (address, self.0.services.reserve_ports(ports))
+    }
+
+    async fn try_create(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        object: &Value,
+        dry_run: bool,
+        named: bool,
+        reserved: &(Option<std::net::Ipv4Addr>, Vec<i64>),
+    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+        let mut draws = 0;
+        loop {
+            let snapshot = self.0.hub.snapshot();
+            let mut world = self.world(&snapshot);
+            world.cluster_ip = reserved.0.map(|address| address.to_string());
+            world.node_ports.clone_from(&reserved.1);
+            let mut prepared = pipeline::create(kind, namespace, object.clone(), &world, &mut self.rng())?;
+            let write = prepared.write.take().expect("a creation always writes");
+            let taken = || Status::already_exists(&kind.resource.subject(json::text(&prepared.object, &["metadata", "name"])));
+            if dry_run {
+                return if snapshot.get(&write.key).is_some() { Err(taken()) } else { Ok((prepared, None)) };
+            }
+            draws += 1;
+            match self.0.hub.commit(write).await? {
+                Ok(stored) => return Ok((prepared, Some(stored))),
+                Err(_) if !named && draws < NAME_DRAWS => {}
+                Err(_) => return Err(taken()),
+            }
+        }
+    }
+
+    /// Changes an object until nobody was faster; `change` gives the next state and the form of the update.
+    pub(crate) async fn update_object(
+        &self,
+        kind: &Kind,
+        part: Part,
+        namespace: &str,
+        name: &str,
+        dry_run: bool,
+        mut change: impl FnMut(&Stored) -> Result<(Value, UpdateForm), Status>,
+    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+        let key = kind.resource.key(namespace, name);
+        let subject = kind.resource.subject(name);
+        let mut tries = 0;
+        loop {
+            let snapshot = self.0.hub.snapshot();
+            let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
+            let (new, form) = change(current)?;
+            let conditional = !json::text(&new, &["metadata", "resourceVersion"]).is_empty() && form == UpdateForm::Replace;
+            let mut prepared = pipeline::update(kind, part, form, current, new, &self.world(&snapshot))?;
+            let Some(write) = prepared.write.take().filter(|_| !dry_run) else {
+                let unchanged = (!dry_run).then(|| Arc::clone(current));
+                return Ok((prepared, unchanged));
+            };
+            tries += 1;
+            match self.0.hub.commit(write).await? {
+                Ok(stored) => {
+                    if prepared.removed && kind.builtin() == Some(Builtin::Service) {
+                        self.0.services.give_back(&prepared.object);
+                    }
+                    return Ok((prepared, Some(stored)));
+                }
+                Err(Refused::Missing) => return Err(Status::not_found(&subject)),
+                Err(_) if !conditional && tries < RETRIES => {}
+                Err(_) => return Err(Status::modified(&subject)),
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Makes a change that no client may make, until nobody was faster.
+    pub(crate) async fn set_object(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        dry_run: bool,
+        change: impl Fn(&Stored) -> Result<Value, Status>,
+    ) -> Result<(), Status> {
+        let key = kind.resource.key(namespace, name);
+        let subject = kind.resource.subject(name);
+        for _ in 0..RETRIES {
+            let snapshot = self.0.hub.snapshot();
+            let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
+            let prepared = pipeline::set(kind, current, change(current)?);
+            let Some(write) = prepared.write.filter(|_| !dry_run) else { return Ok(()) };
+            match self.0.hub.commit(write).await? {
+                Ok(_) => return Ok(()),
+                Err(Refused::Missing) => return Err(Status::not_found(&subject)),
+                Err(_) => {}
+            }
+        }
+        Err(Status::modified(&subject))
+    }
+}
+
+/// Decodes the object of a request and checks that it is of the kind and place that the URL says.
+pub(crate) fn decode_object(
+    kind: &Kind,
+    target: &Target,
+    read: Read,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), Status> {
+    let Read { value: mut object, duplicates } = read;
+    let (version, name) = (kind.resource.api_version(), &kind.resource.kind);
+    let (body_version, body_kind) =
+        (json::text(&object, &["apiVersion"]).to_owned(), json::text(&object, &["kind"]).to_owned());
+    if kind.resource.custom && (body_version.is_empty() || body_kind.is_empty()) {
+        return Err(Status::bad_request("the object provided is unrecognized (must be of type with apiVersion and kind set)"));
+    }
+    if (!body_version.is_empty() && body_version != version) || (!body_kind.is_empty() && &body_kind != name) {
+        return Err(Status::bad_request(format!(
+            "the API version and kind in the data ({body_version}, Kind={body_kind}) do not match those of the URL ({version}, Kind={name})"
+        )));
+    }
+    let warnings = kind.decode(&mut object, &duplicates, validation)?;
+    if kind.resource.group == "events.k8s.io" {
+        object = registry::events::to_core(object);
+    }
+    check_place(target, &object)?;
+    Ok((object, warnings))
+}
+
+fn check_place(target: &Target, object: &Value) -> Result<(), Status> {
+    let namespace = json::text(object, &["metadata", "namespace"]);
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Status::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request ({namespace:?}, {:?})",
+            target.namespace
+        )));
+    }
+    let name = json::text(object, &["metadata", "name"]);
+    if !target.name.is_empty() && !name.is_empty() && name != target.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    Ok(())
+}
+
+fn answer(
+    server: &Server,
+    kind: &Arc<Kind>,
+    call: &Call,
+    code: StatusCode,
+    prepared: Prepared,
+    stored: Option<Arc<Stored>>,
+    warnings: Vec<String>,
+) -> Reply {
+    let shown = match stored {
+        Some(stored) => show_stored(server, kind, call, code, &stored),
+        None => show(server, kind, call, code, prepared.object),
+    };
+    let all: Vec<String> = warnings.into_iter().chain(prepared.warnings).collect();
+    reply::warn(shown, &all)
+}
+
+/// Answers a POST to a collection.
+pub(crate) async fn create(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let dry_run = query::dry_run(&call.parameters, "CreateOptions")?;
+    let validation = query::field_validation(&call.parameters, "CreateOptions")?;
+    let read = body::object(call, !kind.resource.custom)?;
+    let (object, warnings) = decode_object(kind, target, read, validation)?;
+    check_node_name(call, kind, &object)?;
+    let (prepared, stored) = server.create_object(kind, &target.namespace, object, dry_run).await?;
+    Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings))
+}
+
+/// The agent of a node may create its own Node and Lease only.
+fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Result<(), Status> {
+    let Some(node) = call.identity.node() else { return Ok(()) };
+    let name = json::text(object, &["metadata", "name"]);
+    if matches!(kind.builtin(), Some(Builtin::Node | Builtin::Lease)) && name != node {
+        let why = format!("node {node:?} is not allowed to create {} {name:?}", kind.resource.kind);
+        return Err(Status::forbidden(&kind.resource.subject(name), why));
+    }
+    Ok(())
+}
+
+/// Answers a PUT.
+pub(crate) async fn replace(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+    replace_part(server, kind, Part::Main, target, call).await
+}
+
+pub(crate) async fn replace_part(
+    server: &Server,
+    kind: &Arc<Kind>,
+    part: Part,
+    target: &Target,
+    call: &Call,
+) -> Result<Reply, Status> {
+    let dry_run = query::dry_run(&call.parameters, "UpdateOptions")?;
+    let validation = query::field_validation(&call.parameters, "UpdateOptions")?;
+    let read = body::object(call, !kind.resource.custom)?;
+    let (mut object, warnings) = decode_object(kind, target, read, validation)?;
+    let exists = server.0.hub.snapshot().get(&kind.resource.key(&target.namespace, &target.name)).is_some();
+    if !exists && part == Part::Main && kind.resource.create_on_update {
+        let metadata = json::object_mut(&mut object, &["metadata"]);
+        metadata.insert("name".into(), target.name.clone().into());
+        check_node_name(call, kind, &object)?;
+        let (prepared, stored) = server.create_object(kind, &target.namespace, object, dry_run).await?;
+        return Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings));
+    }
+    let change = |_: &Stored| Ok((object.clone(), UpdateForm::Replace));
+    let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, change).await?;
+    Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))
+}
+
+/// Answers a PATCH.
+pub(crate) async fn patch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+    patch_part(server, kind, Part::Main, target, call).await
+}
+
+/// The kinds of patch that are understood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+}
+
+const PATCH_TYPES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+
+pub(crate) fn patch_type(call: &Call, custom: bool) -> Result<PatchType, Status> {
+    match body::media_type(call) {
+        "application/json-patch+json" => Ok(PatchType::Json),
+        "application/merge-patch+json" => Ok(PatchType::Merge),
+        "application/strategic-merge-patch+json" if !custom => Ok(PatchType::Strategic),
+        other => Err(Status::unsupported_media_type(other, if custom { &PATCH_TYPES[..2] } else { &PATCH_TYPES })),
+    }
+}
+
+/// Applies a patch to an object of a message type.
+pub(crate) fn apply_patch(type_: PatchType, current: &Value, change: &Value, message: &str) -> Result<Value, Status> {
+    match type_ {
+        PatchType::Json => patch::json_patch(current, change).map_err(patch_status),
+        PatchType::Merge if change.is_object() => Ok(patch::merge_patch(current, change)),
+        PatchType::Merge => Err(Status::bad_request("a merge patch must be an object")),
+        PatchType::Strategic => patch::strategic_merge(current, change, message).map_err(patch_status),
+    }
+}
+
+fn patch_status(error: PatchError) -> Status {
+    match error {
+        PatchError::TooManyOperations { .. } => Status::too_large(error.to_string()),
+        PatchError::BadRequest(_) => Status::bad_request(error.to_string()),
+        PatchError::Invalid(_) => Status::unprocessable(error.to_string()),
+    }
+}
+
+pub(crate) async fn patch_part(
+    server: &Server,
+    kind: &Arc<Kind>,
+    part: Part,
+    target: &Target,
+    call: &Call,
+) -> Result<Reply, Status> {
+    let dry_run = query::dry_run(&call.parameters, "PatchOptions")?;
+    let validation = query::field_validation(&call.parameters, "PatchOptions")?;
+    let type_ = patch_type(call, kind.resource.custom)?;
+    let Read { value: change, duplicates } = body::json(&call.body)?;
+    let mut warnings = Vec::new();
+    let next = |current: &Stored| {
+        let before = typed(kind, outward(kind, current.object()));
+        let mut after = apply_patch(type_, &before, &change, &kind.resource.kind)?;
+        if !after.is_object() {
+            return Err(Status::bad_request("the patched object is not an object"));
+        }
+        // A version in the patch is a condition; the one that was there before is none.
+        let claimed = json::text(&change, &["metadata", "resourceVersion"]);
+        let version_set = !claimed.is_empty() || (type_ == PatchType::Json && version_of(&after) != version_of(&before));
+        let read = Read { value: after.take(), duplicates: duplicates.clone() };
+        let (mut object, found) = decode_object(kind, target, read, validation)?;
+        warnings = found;
+        let metadata = json::object_mut(&mut object, &["metadata"]);
+        if !version_set {
+            metadata.remove("resourceVersion");
+        }
+        Ok((object, UpdateForm::Patch))
+    };
+    let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, next).await?;
+    Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))
+}
+
+fn version_of(object: &Value) -> &str {
+    json::text(object, &["metadata", "resourceVersion"])
+}

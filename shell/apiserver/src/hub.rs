@@ -1,0 +1,305 @@
+//! The hub: the state, the one writer, and those who watch.
+//!
+//! Handlers prepare a write against a snapshot and hand it over; the writer takes all that wait, commits them as one
+//! batch, and only then shows them to readers and watchers. Nothing that is not on disk is ever visible.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use registry::state::{Answer, Change, Snapshot, State, Stored, WindowLimits, Write};
+use registry::status::Status;
+use runtime::Clock;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::metrics::Metrics;
+use crate::store::{Store, StoreError};
+
+/// The most writes that share a transaction.
+const BATCH_WRITES: usize = 256;
+/// The most events that wait for a slow watcher; past that its stream ends and the client resumes.
+const WATCH_EVENTS_MAX: usize = 1_000;
+/// The most bytes that wait for a slow watcher.
+const WATCH_BYTES_MAX: usize = 4 << 20;
+/// The most writes that wait for the writer; past that handlers wait in line themselves.
+const QUEUE_WRITES: usize = 4 * BATCH_WRITES;
+
+/// Decides whether a watcher cares about an object.
+pub(crate) type Matcher = Arc<dyn Fn(&Stored) -> bool + Send + Sync>;
+
+/// The state, the one writer, and those who watch.
+#[derive(Clone)]
+pub(crate) struct Hub(Arc<Inner>);
+
+struct Inner {
+    shared: Mutex<Shared>,
+    submit: Submit,
+    clock: Clock,
+    revision: watch::Sender<u64>,
+    failed: AtomicBool,
+    failure: watch::Sender<Option<String>>,
+    metrics: Arc<Metrics>,
+}
+
+struct Shared {
+    state: State,
+    /// By what their keys begin with: `/<group>/<resource>/`, or `/` for everything.
+    watchers: BTreeMap<String, Vec<Watcher>>,
+}
+
+enum Submit {
+    /// A thread of its own does the disk work.
+    Thread(mpsc::Sender<Pending>),
+    /// The caller does it: for stores without a disk, so that virtual time can be used.
+    Inline(Mutex<Box<dyn Store>>),
+}
+
+struct Pending {
+    write: Write,
+    answer: oneshot::Sender<Result<Answer, Status>>,
+}
+
+struct Watcher {
+    prefix: String,
+    matcher: Matcher,
+    sender: mpsc::Sender<Arc<Change>>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// A watcher's end: the state it starts from, what happened since, and what will.
+pub(crate) struct Subscription {
+    /// The present when it began.
+    pub(crate) snapshot: Snapshot,
+    /// The changes between the revision that was asked for and the present.
+    pub(crate) backlog: Vec<Arc<Change>>,
+    /// The changes from then on; ends when the watcher was too slow.
+    pub(crate) receiver: Receiver,
+}
+
+/// Receives changes and accounts for them.
+pub(crate) struct Receiver {
+    inner: mpsc::Receiver<Arc<Change>>,
+    queued: Arc<AtomicUsize>,
+}
+
+impl Receiver {
+    pub(crate) async fn recv(&mut self) -> Option<Arc<Change>> {
+        let change = self.inner.recv().await?;
+        self.queued.fetch_sub(change.object.bytes.len(), Ordering::Relaxed);
+        Some(change)
+    }
+}
+
+impl Hub {
+    /// Returns a hub whose writer is a thread of its own.
+    pub(crate) fn threaded(mut store: Box<dyn Store>, clock: Clock, metrics: Arc<Metrics>) -> Result<Hub, StoreError> {
+        let state = store.load(WindowLimits::default())?;
+        let (sender, receiver) = mpsc::channel(QUEUE_WRITES);
+        let hub = Hub::new(state, Submit::Thread(sender), clock, metrics);
+        let weak = Arc::downgrade(&hub.0);
+        std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || write_loop(&weak, store, receiver))
+            .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
+        Ok(hub)
+    }
+
+    /// Returns a hub whose callers do the disk work themselves.
+    pub(crate) fn inline(mut store: Box<dyn Store>, clock: Clock, metrics: Arc<Metrics>) -> Result<Hub, StoreError> {
+        let state = store.load(WindowLimits::default())?;
+        Ok(Hub::new(state, Submit::Inline(Mutex::new(store)), clock, metrics))
+    }
+
+    fn new(state: State, submit: Submit, clock: Clock, metrics: Arc<Metrics>) -> Hub {
+        let revision = watch::Sender::new(state.revision());
+        let shared = Mutex::new(Shared { state, watchers: BTreeMap::new() });
+        Hub(Arc::new(Inner {
+            shared,
+            submit,
+            clock,
+            revision,
+            failed: AtomicBool::new(false),
+            failure: watch::Sender::new(None),
+            metrics,
+        }))
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.shared.lock().expect("no code panics while it holds the state")
+    }
+
+    /// Returns the present.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.shared().state.snapshot()
+    }
+
+    /// Returns the objects as they were at a revision, if that is still known.
+    pub(crate) fn snapshot_at(&self, revision: u64) -> Option<Snapshot> {
+        self.shared().state.snapshot_at(revision)
+    }
+
+    /// Waits until the store has reached a revision.
+    pub(crate) async fn reached(&self, revision: u64) {
+        let mut revisions = self.0.revision.subscribe();
+        // The sender lives as long as the hub, which we hold.
+        let _ = revisions.wait_for(|current| *current >= revision).await;
+    }
+
+    /// Returns whether the disk has failed; then nothing can be written any more.
+    pub(crate) fn failed(&self) -> bool {
+        self.0.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the disk fails and returns why.
+    pub(crate) async fn failure(&self) -> String {
+        let mut failure = self.0.failure.subscribe();
+        match failure.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Commits one write and returns its answer once it is on disk.
+    pub(crate) async fn commit(&self, write: Write) -> Result<Answer, Status> {
+        if self.failed() {
+            return Err(Status::unavailable("the store has failed; nothing can be written until the server is restarted"));
+        }
+        match &self.0.submit {
+            Submit::Inline(store) => {
+                let mut store = store.lock().expect("no code panics while it holds the store");
+                let mut answers = self.0.commit_batch(store.as_mut(), vec![write]);
+                answers.pop().expect("one answer per write")
+            }
+            Submit::Thread(sender) => {
+                let (answer, answered) = oneshot::channel();
+                let gone = || Status::unavailable("the server is shutting down");
+                sender.send(Pending { write, answer }).await.map_err(|_| gone())?;
+                answered.await.map_err(|_| gone())?
+            }
+        }
+    }
+
+    /// Registers a watcher of the keys below `prefix` (which begins with `resource_prefix`), and returns what has happened
+    /// after `since`; `None` if that is no longer known.
+    pub(crate) fn subscribe(
+        &self,
+        resource_prefix: &str,
+        prefix: &str,
+        since: Option<u64>,
+        matcher: Matcher,
+    ) -> Option<Subscription> {
+        let (sender, receiver) = mpsc::channel(WATCH_EVENTS_MAX);
+        let queued = Arc::new(AtomicUsize::new(0));
+        let mut shared = self.shared();
+        let backlog = match since {
+            None => Vec::new(),
+            Some(revision) => {
+                let changes = shared.state.changes_after(revision)?;
+                changes.filter(|change| change.key.starts_with(prefix)).cloned().collect()
+            }
+        };
+        let snapshot = shared.state.snapshot();
+        let watcher = Watcher { prefix: prefix.to_owned(), matcher, sender, queued: Arc::clone(&queued) };
+        shared.watchers.entry(resource_prefix.to_owned()).or_default().push(watcher);
+        Some(Subscription { snapshot, backlog, receiver: Receiver { inner: receiver, queued } })
+    }
+
+    /// Registers a watcher of everything, for the server's own controllers.
+    pub(crate) fn subscribe_all(&self) -> Subscription {
+        self.subscribe("/", "/", None, Arc::new(|_| true)).expect("nothing of the past was asked for")
+    }
+
+    /// Ends every watch stream, so that clients resume elsewhere or later.
+    pub(crate) fn end_watches(&self) {
+        self.shared().watchers.clear();
+    }
+}
+
+impl Inner {
+    fn commit_batch(&self, store: &mut dyn Store, writes: Vec<Write>) -> Vec<Result<Answer, Status>> {
+        let count = writes.len();
+        let (staged, floor) = {
+            let shared = self.shared.lock().expect("no code panics while it holds the state");
+            (shared.state.stage(self.clock.now(), writes), shared.state.floor())
+        };
+        if !staged.changes.is_empty() {
+            let started = std::time::Instant::now();
+            if let Err(error) = store.commit(&staged.changes, floor) {
+                return self.fail(&error, count);
+            }
+            self.metrics.committed(staged.changes.len(), started.elapsed(), store.bytes());
+        }
+        let (next, changes, answers) = staged.into_parts();
+        let revision = next.revision;
+        {
+            let mut shared = self.shared.lock().expect("no code panics while it holds the state");
+            shared.state.publish(next, &changes);
+            for change in &changes {
+                shared.deliver(change, &self.metrics);
+            }
+        }
+        self.metrics.revision(revision);
+        self.revision.send_replace(revision);
+        answers.into_iter().map(Ok).collect()
+    }
+
+    /// A failed commit is final: retrying an fsync can report success for data that was lost.
+    fn fail(&self, error: &StoreError, count: usize) -> Vec<Result<Answer, Status>> {
+        tracing::error!(%error, "the store failed; stopping");
+        self.failed.store(true, Ordering::Relaxed);
+        self.failure.send_replace(Some(error.to_string()));
+        (0..count).map(|_| Err(Status::internal(error.to_string()))).collect()
+    }
+}
+
+impl Shared {
+    fn deliver(&mut self, change: &Arc<Change>, metrics: &Metrics) {
+        // `/<group>/<resource>/`: up to the third slash.
+        let resource = change.key.match_indices('/').nth(2).map_or(change.key.as_ref(), |(at, _)| &change.key[..=at]);
+        for prefix in [resource, "/"] {
+            let Some(watchers) = self.watchers.get_mut(prefix) else { continue };
+            watchers.retain(|watcher| watcher.offer(change, metrics));
+        }
+    }
+}
+
+impl Watcher {
+    /// Offers a change; false: the watcher is gone or too slow.
+    fn offer(&self, change: &Arc<Change>, metrics: &Metrics) -> bool {
+        if self.sender.is_closed() {
+            return false;
+        }
+        let cares = change.key.starts_with(&self.prefix)
+            && ((self.matcher)(&change.object) || change.previous.as_ref().is_some_and(|previous| (self.matcher)(previous)));
+        if !cares {
+            return true;
+        }
+        let size = change.object.bytes.len();
+        if self.queued.load(Ordering::Relaxed) + size > WATCH_BYTES_MAX || self.sender.try_send(Arc::clone(change)).is_err() {
+            metrics.watch_overflow();
+            return false;
+        }
+        self.queued.fetch_add(size, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Takes all waiting writes, commits them as one batch, answers, repeats; ends with the hub.
+fn write_loop(inner: &std::sync::Weak<Inner>, mut store: Box<dyn Store>, mut queue: mpsc::Receiver<Pending>) {
+    while let Some(first) = queue.blocking_recv() {
+        let Some(inner) = inner.upgrade() else { return };
+        let mut writes = vec![first.write];
+        let mut waiting = vec![first.answer];
+        while writes.len() < BATCH_WRITES
+            && let Ok(pending) = queue.try_recv()
+        {
+            writes.push(pending.write);
+            waiting.push(pending.answer);
+        }
+        let answers = inner.commit_batch(store.as_mut(), writes);
+        for (answer, waiting) in answers.into_iter().zip(waiting) {
+            // A client that went away does not take its write with it.
+            let _ = waiting.send(answer);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A Kubernetes-compatible API server for one machine.
+//!
+//! [`Server`] answers requests; [`Server::service`] is the same server without a socket, for our own controllers and for
+//! tests; [`serve`] puts it behind TLS. What the answers are is decided in `registry`.
+
+mod auth;
+mod background;
+mod catalog;
+mod files;
+mod handlers;
+mod hub;
+mod kubeconfig;
+mod logs;
+mod metrics;
+mod negotiate;
+mod pki;
+mod reply;
+mod request;
+mod serve;
+mod server;
+mod services;
+mod settings;
+mod store;
+
+pub use auth::{PeerIdentity, certificate_identity};
+pub use files::{make_private_folder, read_private, write_private};
+pub use kubeconfig::kubeconfig;
+pub use logs::AgentDialer;
+pub use pki::{Authority, Credentials, PkiError, Role};
+pub use reply::{Body, Reply};
+pub use serve::{TlsError, serve, tls_config};
+
+/// The TLS settings of a server.
+pub type TlsServerConfig = rustls::ServerConfig;
+pub use server::{InProcess, Parts, Server};
+pub use settings::{Settings, Tolerations};
+pub use store::{FileStore, MemoryStore, Store, StoreError};

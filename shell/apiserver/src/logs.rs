@@ -1,0 +1,200 @@
+//! Pod logs: found by the pod's node, read from its agent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::json;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use registry::state::key;
+use registry::status::Status;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::pki::Credentials;
+use crate::reply::{self, Reply};
+use crate::request::Target;
+use crate::serve::TlsError;
+use crate::server::{Call, Server};
+
+/// An agent that does not answer in this time is told of as unreachable.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Dials agents, known to them by the server's client certificate.
+#[derive(Clone)]
+pub struct AgentDialer {
+    connector: TlsConnector,
+}
+
+impl AgentDialer {
+    /// Returns a dialer with these client credentials.
+    pub fn new(credentials: &Credentials) -> Result<AgentDialer, TlsError> {
+        let bad = crate::serve::tls_error;
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(credentials.certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|error| bad(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(credentials.key.as_bytes()).map_err(|error| bad(&error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad(&error))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyAgent(provider)))
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| bad(&error))?;
+        Ok(AgentDialer { connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn get(&self, host: &str, port: u16, path: &str) -> Result<http::Response<hyper::body::Incoming>, String> {
+        let dial = async {
+            let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
+            let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+            let stream = self.connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+            // Ends with the answer: the connection is used once.
+            tokio::spawn(connection);
+            let request = Request::get(path).header("host", format!("{host}:{port}")).body(Empty::<Bytes>::new());
+            sender.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())
+        };
+        tokio::time::timeout(DIAL_TIMEOUT, dial).await.map_err(|_| format!("no answer within {DIAL_TIMEOUT:?}"))?
+    }
+}
+
+/// Takes whatever certificate an agent shows: agents make their own, and it is we who must prove ourselves to them.
+#[derive(Debug)]
+struct AnyAgent(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyAgent {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Answers `pods/log`.
+pub(crate) async fn log(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let snapshot = server.0.hub.snapshot();
+    let catalog = server.catalog();
+    let pods = catalog.find("", "v1", "pods").expect("pods are built in");
+    let stored = snapshot
+        .get(&key("", "pods", &target.namespace, &target.name))
+        .ok_or_else(|| Status::not_found(&pods.resource.subject(&target.name)))?;
+    let pod = stored.object();
+    let container = container_of(&pod, call.parameters.text("container"))?;
+    let node = json::text(&pod, &["spec", "nodeName"]);
+    if node.is_empty() {
+        return Ok(reply::text(StatusCode::OK, ""));
+    }
+    check_started(&pod, &container, call.parameters.flag("previous"))?;
+    let (host, port) = agent_address(&snapshot, node)?;
+    let dialer = server.0.logs.as_ref().ok_or_else(|| Status::not_implemented("this server cannot reach agents"))?;
+    let query: Vec<String> = ["follow", "previous", "timestamps", "tailLines", "sinceSeconds", "sinceTime", "limitBytes"]
+        .iter()
+        .filter_map(|name| Some(format!("{name}={}", call.parameters.get(name)?.replace('+', "%2B").replace(':', "%3A"))))
+        .collect();
+    let path = format!("/containerLogs/{}/{}/{container}?{}", target.namespace, target.name, query.join("&"));
+    let answer = dialer
+        .get(&host, port, &path)
+        .await
+        .map_err(|error| Status::internal(format!("the agent of node {node:?} at {host}:{port} cannot be reached: {error}")))?;
+    if answer.status() != StatusCode::OK {
+        let code = answer.status();
+        let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        return Err(if code.is_client_error() { Status::bad_request(text) } else { Status::internal(text) });
+    }
+    let body = answer.into_body().map_err(std::io::Error::other).boxed_unsync();
+    Ok(reply::reply(StatusCode::OK, "text/plain", body))
+}
+
+fn container_of(pod: &Value, asked: &str) -> Result<String, Status> {
+    let pod_name = json::text(pod, &["metadata", "name"]);
+    let names = |list: &str| -> Vec<String> {
+        json::items(pod, &["spec", list]).iter().map(|container| json::text(container, &["name"]).to_owned()).collect()
+    };
+    let (containers, init) = (names("containers"), names("initContainers"));
+    if !asked.is_empty() {
+        if containers.iter().chain(&init).any(|name| name == asked) {
+            return Ok(asked.to_owned());
+        }
+        return Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}")));
+    }
+    match containers.as_slice() {
+        [only] => Ok(only.clone()),
+        several => {
+            let mut text =
+                format!("a container name must be specified for pod {pod_name}, choose one of: [{}]", several.join(" "));
+            if !init.is_empty() {
+                text.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+            }
+            Err(Status::bad_request(text))
+        }
+    }
+}
+
+fn check_started(pod: &Value, container: &str, previous: bool) -> Result<(), Status> {
+    let pod_name = json::text(pod, &["metadata", "name"]);
+    let statuses =
+        json::items(pod, &["status", "containerStatuses"]).iter().chain(json::items(pod, &["status", "initContainerStatuses"]));
+    let status = statuses.into_iter().find(|status| json::text(status, &["name"]) == container);
+    let waiting = |reason: &str| {
+        Status::bad_request(format!("container {container:?} in pod {pod_name:?} is waiting to start: {reason}"))
+    };
+    let Some(status) = status else { return Err(waiting("ContainerCreating")) };
+    let ended_before = json::at(status, &["lastState", "terminated"]).is_some();
+    if previous {
+        let text = format!("previous terminated container {container:?} in pod {pod_name:?} not found");
+        return if ended_before { Ok(()) } else { Err(Status::bad_request(text)) };
+    }
+    match json::at(status, &["state", "waiting"]) {
+        Some(state) if !ended_before => Err(waiting(json::text(state, &["reason"]))),
+        _ => Ok(()),
+    }
+}
+
+fn agent_address(snapshot: &registry::state::Snapshot, node: &str) -> Result<(String, u16), Status> {
+    let unreachable = || Status::internal(format!("node {node:?} has no agent endpoint; is its agent running?"));
+    let object = snapshot.get(&key("", "nodes", "", node)).ok_or_else(unreachable)?.object();
+    let port = json::int(&object, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);
+    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).ok_or_else(unreachable)?;
+    let addresses = json::items(&object, &["status", "addresses"]);
+    let host = addresses.iter().find(|address| json::text(address, &["type"]) == "InternalIP").ok_or_else(unreachable)?;
+    Ok((json::text(host, &["address"]).to_owned(), port))
+}

@@ -1,0 +1,285 @@
+//! The server: takes requests, finds out who asks for what, and lets the handlers answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use api::FeatureGates;
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderName};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use machine::Rng;
+use registry::authz::Identity;
+use registry::query::Parameters;
+use registry::status::Status;
+use runtime::Clock;
+use tokio::sync::Semaphore;
+
+use crate::auth::{self, PeerIdentity, Tokens};
+use crate::catalog::Catalog;
+use crate::handlers;
+use crate::hub::Hub;
+use crate::metrics::{Metrics, RequestLabels};
+use crate::negotiate::{self, Encoding, Form};
+use crate::reply::{self, Reply};
+use crate::request::{self, Discovery, Route, Target};
+use crate::services::ServicePool;
+use crate::settings::Settings;
+use crate::store::{Store, StoreError};
+
+/// The largest body that is read.
+const BODY_MAX: usize = 3 << 20;
+/// Requests that are worked on at once; more are told to come back.
+const IN_FLIGHT_MAX: usize = 1_000;
+
+/// An API server; clones are the same server.
+#[derive(Clone)]
+pub struct Server(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) hub: Hub,
+    pub(crate) clock: Clock,
+    pub(crate) gates: FeatureGates,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) services: ServicePool,
+    pub(crate) documents: handlers::documents::Documents,
+    pub(crate) watches: handlers::watch::Watches,
+    pub(crate) logs: Option<crate::logs::AgentDialer>,
+    pub(crate) tokens: Option<Tokens>,
+    catalog: RwLock<Arc<Catalog>>,
+    rng: Mutex<Rng>,
+    in_flight: Semaphore,
+    /// Whether the server's own controllers have seen everything once.
+    pub(crate) synced: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+}
+
+/// A request that was read and understood as far as its path goes.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) parameters: Parameters,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) identity: Identity,
+    pub(crate) encoding: Encoding,
+    pub(crate) form: Form,
+}
+
+impl Call {
+    pub(crate) fn header(&self, name: HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// What a server is made of.
+pub struct Parts {
+    /// The clock.
+    pub clock: Clock,
+    /// The gates.
+    pub gates: FeatureGates,
+    /// Where objects go.
+    pub store: Box<dyn Store>,
+    /// Whether commits happen in a thread of their own; not for stores without a disk.
+    pub threaded: bool,
+    /// A seed for names and uids; take it from the operating system.
+    pub seed: u64,
+    /// The settings that can change while the server runs.
+    pub settings: Settings,
+    /// Where bearer tokens are listed.
+    pub token_file: Option<std::path::PathBuf>,
+    /// How to reach the agents for logs.
+    pub logs: Option<crate::logs::AgentDialer>,
+}
+
+impl Server {
+    /// Opens the store and returns the server; call [`Server::start`] to run its own controllers.
+    pub fn new(parts: Parts) -> Result<Server, StoreError> {
+        let metrics = Arc::new(Metrics::new());
+        let open = if parts.threaded { Hub::threaded } else { Hub::inline };
+        let hub = open(parts.store, parts.clock.clone(), Arc::clone(&metrics))?;
+        let snapshot = hub.snapshot();
+        let services = ServicePool::new(&parts.settings.service_cidr, &snapshot);
+        Ok(Server(Arc::new(Inner {
+            catalog: RwLock::new(Arc::new(Catalog::new(&snapshot, 0))),
+            hub,
+            clock: parts.clock,
+            gates: parts.gates,
+            services,
+            settings: parts.settings,
+            metrics,
+            documents: handlers::documents::Documents::default(),
+            watches: handlers::watch::Watches::default(),
+            logs: parts.logs,
+            tokens: parts.token_file.map(Tokens::new),
+            rng: Mutex::new(Rng::new(parts.seed)),
+            in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            synced: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        })))
+    }
+
+    /// Returns a service that answers in process, as one identity: no port, no TLS.
+    pub fn service(&self, identity: Identity) -> InProcess {
+        InProcess { server: self.clone(), identity }
+    }
+
+    /// Returns an independent source of randomness.
+    pub(crate) fn rng(&self) -> Rng {
+        self.0.rng.lock().expect("no code panics while it holds the generator").fork()
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.0.catalog.read().expect("no code panics while it holds the catalog"))
+    }
+
+    /// Reads the CustomResourceDefinitions again.
+    pub(crate) fn refresh_catalog(&self) {
+        let mut catalog = self.0.catalog.write().expect("no code panics while it holds the catalog");
+        let generation = catalog.generation + 1;
+        *catalog = Arc::new(Catalog::new(&self.0.hub.snapshot(), generation));
+    }
+
+    /// Waits until the disk fails, and returns why.
+    pub async fn failure(&self) -> String {
+        self.0.hub.failure().await
+    }
+
+    /// Begins to stop: not ready any more, every watch ends.
+    pub fn stop(&self) {
+        self.0.stopping.store(true, Ordering::Relaxed);
+        self.0.hub.end_watches();
+    }
+
+    /// Answers one request.
+    pub async fn handle<B>(&self, request: Request<B>) -> Reply
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let audit_id = parts.headers.get("audit-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let parameters = Parameters::parse(parts.uri.query().unwrap_or_default());
+        let route = request::route(parts.uri.path());
+        let mut labels = labels(&route, &parts.method, &parameters);
+        let answer = match self.admit(&parts, &route) {
+            Err(status) => Err(status),
+            Ok(identity) => match Limited::new(body, BODY_MAX).collect().await {
+                Err(error) if error.is::<LengthLimitError>() => {
+                    Err(Status::too_large(format!("Request entity too large: limit is {BODY_MAX}")))
+                }
+                Err(error) => Err(Status::bad_request(format!("the body cannot be read: {error}"))),
+                Ok(body) => self.answer(parts, parameters, body.to_bytes(), identity, route).await,
+            },
+        };
+        let mut answer = answer.unwrap_or_else(|status| reply::error(&status));
+        let audit_id = audit_id.unwrap_or_else(|| registry::meta::uuid(&mut self.rng()));
+        if let Ok(value) = http::HeaderValue::from_str(&audit_id) {
+            answer.headers_mut().insert(HeaderName::from_static("audit-id"), value);
+        }
+        labels.code = answer.status().as_u16().to_string();
+        let bytes = http_body::Body::size_hint(answer.body()).exact().unwrap_or(0);
+        self.0.metrics.request(labels, started.elapsed(), bytes);
+        answer
+    }
+
+    /// Finds out who asks, and whether anybody may.
+    fn admit(&self, parts: &http::request::Parts, route: &Route) -> Result<Identity, Status> {
+        let open = matches!(route, Route::Version | Route::Health(..));
+        let identity = auth::authenticate(parts.extensions.get::<PeerIdentity>(), &parts.headers, self.0.tokens.as_ref())?;
+        match identity {
+            Some(identity) => Ok(identity),
+            None if open => Ok(Identity { user: "system:anonymous".into(), ..Identity::default() }),
+            None => Err(Status::unauthorized()),
+        }
+    }
+
+    async fn answer(
+        &self,
+        parts: http::request::Parts,
+        parameters: Parameters,
+        body: Bytes,
+        identity: Identity,
+        route: Route,
+    ) -> Result<Reply, Status> {
+        let discovery = matches!(route, Route::Discovery(Discovery::Core | Discovery::Groups));
+        let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let free_form = matches!(route, Route::Metrics | Route::Health(..) | Route::OpenApi(_))
+            || matches!(&route, Route::Resource(target) if target.subresource == "log");
+        let (encoding, form) = if free_form { (Encoding::Json, Form::Whole) } else { negotiate::negotiate(accept, discovery)? };
+        let call = Call { method: parts.method, parameters, headers: parts.headers, body, identity, encoding, form };
+        let _permit = self
+            .0
+            .in_flight
+            .try_acquire()
+            .map_err(|_| Status::too_many_requests("too many requests at once, please try again later"))?;
+        match route {
+            Route::Version => Ok(handlers::documents::version()),
+            Route::Health(which, check) => Ok(handlers::health::health(self, which, &check, &call)),
+            Route::Metrics => Ok(handlers::health::metrics(self)),
+            Route::Discovery(what) => handlers::documents::discovery(self, &what, &call),
+            Route::OpenApi(rest) => handlers::documents::openapi(self, &rest, &call),
+            Route::Resource(target) => handlers::resource(self, &target, &call).await,
+            Route::Unknown => Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n")),
+        }
+    }
+}
+
+fn labels(route: &Route, method: &Method, parameters: &Parameters) -> RequestLabels {
+    match route {
+        Route::Resource(target) => RequestLabels {
+            verb: request::verb(method, target, parameters).unwrap_or("other").to_owned(),
+            group: target.group.clone(),
+            version: target.version.clone(),
+            resource: target.resource.clone(),
+            subresource: target.subresource.clone(),
+            scope: scope(target).to_owned(),
+            code: String::new(),
+        },
+        _ => RequestLabels { verb: method.as_str().to_lowercase(), ..RequestLabels::default() },
+    }
+}
+
+fn scope(target: &Target) -> &'static str {
+    match (target.name.is_empty(), target.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
+    }
+}
+
+/// A server that answers in process, as one identity.
+#[derive(Clone)]
+pub struct InProcess {
+    server: Server,
+    identity: Identity,
+}
+
+impl<B> tower::Service<Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Reply;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let server = self.server.clone();
+        // A wish for another identity (an Authorization header) is judged like any other.
+        if !request.headers().contains_key(http::header::AUTHORIZATION) {
+            request.extensions_mut().insert(PeerIdentity(self.identity.clone()));
+        }
+        Box::pin(async move { Ok(server.handle(request).await) })
+    }
+}

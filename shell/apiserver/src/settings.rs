@@ -1,0 +1,51 @@
+//! What the operator chooses, and what can change while the server runs.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The settings of a server.
+#[derive(Clone)]
+pub struct Settings {
+    /// The range of service addresses: network and prefix length.
+    pub service_cidr: (Ipv4Addr, u8),
+    /// Whether endpoint addresses may be loopback ones.
+    pub allow_loopback_endpoints: bool,
+    /// How long new pods bear a node that is not ready or unreachable; shared, so that a controller can change it.
+    pub tolerations: Arc<Tolerations>,
+}
+
+/// How long new pods bear a node that is not ready, or unreachable.
+pub struct Tolerations {
+    not_ready: AtomicI64,
+    unreachable: AtomicI64,
+}
+
+impl Default for Tolerations {
+    fn default() -> Tolerations {
+        Tolerations { not_ready: AtomicI64::new(300), unreachable: AtomicI64::new(300) }
+    }
+}
+
+impl Tolerations {
+    /// Returns the seconds: not ready, unreachable.
+    pub fn get(&self) -> (i64, i64) {
+        (self.not_ready.load(Ordering::Relaxed), self.unreachable.load(Ordering::Relaxed))
+    }
+
+    /// Sets the seconds: not ready, unreachable.
+    pub fn set(&self, not_ready: i64, unreachable: i64) {
+        self.not_ready.store(not_ready, Ordering::Relaxed);
+        self.unreachable.store(unreachable, Ordering::Relaxed);
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            service_cidr: (Ipv4Addr::new(127, 96, 0, 0), 24),
+            allow_loopback_endpoints: true,
+            tolerations: Arc::new(Tolerations::default()),
+        }
+    }
+}
