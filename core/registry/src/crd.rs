@@ -8,6 +8,7 @@ pub mod cel;
 mod columns;
 mod correlate;
 mod default;
+mod definition;
 mod format;
 mod jsonpath;
 mod paths;
@@ -24,6 +25,10 @@ mod tests;
 
 pub use columns::PrinterColumns;
 pub use default::default;
+pub use definition::{
+    CLEANUP_FINALIZER, Definition, Version, accept_names, condition_is_true, default_definition, definition_warnings,
+    set_condition, validate_definition,
+};
 pub use jsonpath::JsonPath;
 pub use paths::{ScalePaths, SelectableFields};
 pub use prune::prune;

@@ -15,6 +15,13 @@ pub fn prune(schema: &Schema, value: &mut Value) -> Vec<String> {
     unknown
 }
 
+/// Removes what the schema does not know from a value that is no resource, such as a default.
+pub(super) fn prune_part(schema: &Schema, value: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    part(Some(schema), value, &Trail::ROOT, &mut unknown);
+    unknown
+}
+
 fn resource(schema: &Schema, value: &mut Value, at: &Trail<'_>, unknown: &mut Vec<String>) {
     let Value::Object(members) = value else { return part(Some(schema), value, at, unknown) };
     let kept: Vec<(String, Value)> =

@@ -170,10 +170,15 @@ impl Schema {
 
     /// Returns the schema of a member: of a property, else of every member if it is a map.
     pub fn member(&self, name: &str) -> Option<&Schema> {
-        self.properties.get(name).or(match &self.additional {
+        self.properties.get(name).or_else(|| self.additional_schema())
+    }
+
+    /// Returns the schema of every member of a map.
+    pub fn additional_schema(&self) -> Option<&Schema> {
+        match &self.additional {
             Additional::Schema(schema) => Some(schema),
             Additional::Unknown | Additional::Any(_) => None,
-        })
+        }
     }
 
     /// Returns the schema of the items of a list.
@@ -242,11 +247,7 @@ impl Compiler {
             has_rules: false,
             not_enforced: Vec::new(),
         };
-        let additional = match &schema.additional {
-            Additional::Schema(schema) => Some(&**schema),
-            Additional::Unknown | Additional::Any(_) => None,
-        };
-        let below = || schema.properties.values().chain(schema.items.as_deref()).chain(additional);
+        let below = || schema.properties.values().chain(schema.items()).chain(schema.additional_schema());
         let has_defaults = schema.default.is_some() || below().any(|child| child.has_defaults);
         let has_rules = !schema.rules.is_empty() || below().any(|child| child.has_rules);
         schema.has_defaults = has_defaults;
