@@ -9,6 +9,7 @@
 //! Invariants: one writer per object part (the controller writes specs and pods, the agent statuses); everything is
 //! computed from what is stored, so repeating or losing an event does no harm; no write without a difference.
 
+pub mod agent;
 mod cache;
 mod compiled;
 pub mod controller;
@@ -19,6 +20,7 @@ mod marked;
 mod plan;
 mod reason;
 
+pub use agent::Agent;
 pub use cache::Action;
 pub use compiled::Compiled;
 pub use controller::Controller;

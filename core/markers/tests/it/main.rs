@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its own objects has failed")]
 
+mod agent;
 mod controller;
 mod laws;
 mod support;

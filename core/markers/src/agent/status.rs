@@ -1,0 +1,129 @@
+//! The writer of the status: the whole of it, never twice the same, never too often.
+
+use std::time::Duration;
+
+use api::WriteError;
+use api::marker::NodePodProbeStatus;
+use machine::Time;
+
+use super::reports::cut;
+
+/// The least time between two writes.
+const WRITE_EVERY: Duration = Duration::from_millis(200);
+/// The first and the longest wait after a failed write.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(50));
+/// The most bytes of a status; an object in etcd may have 1.5 MiB, of which the spec needs its share.
+const STATUS_BYTES_MAX: usize = 768 * 1024;
+/// The most bytes of a message in a status that is too large.
+const SHORT_MESSAGE_BYTES_MAX: usize = 256;
+
+/// The writer of the status.
+#[derive(Default)]
+pub(super) struct Writer {
+    /// Something may have changed since the last write.
+    pub(super) dirty: bool,
+    /// What the server has.
+    written: NodePodProbeStatus,
+    in_flight: Option<NodePodProbeStatus>,
+    earliest: Option<Time>,
+    failures: u32,
+}
+
+impl Writer {
+    /// The server has this status now, whoever wrote it.
+    pub(super) fn found(&mut self, status: NodePodProbeStatus) {
+        self.written = status;
+        self.dirty = true;
+    }
+
+    /// Returns when a write may be due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        (self.dirty && self.in_flight.is_none()).then(|| self.earliest.unwrap_or(Time::ZERO))
+    }
+
+    /// Returns the status to send now, if one is due and differs from what the server has.
+    pub(super) fn due(&mut self, now: Time, content: impl FnOnce() -> NodePodProbeStatus) -> Option<NodePodProbeStatus> {
+        if self.deadline()? > now {
+            return None;
+        }
+        self.dirty = false;
+        let status = bounded(content());
+        if status == self.written {
+            return None;
+        }
+        self.earliest = Some(now + WRITE_EVERY);
+        self.in_flight = Some(status.clone());
+        Some(status)
+    }
+
+    /// The write has ended.
+    pub(super) fn ended(&mut self, now: Time, error: Option<WriteError>) {
+        let Some(sent) = self.in_flight.take() else { return };
+        match error {
+            None => {
+                self.written = sent;
+                self.failures = 0;
+            }
+            Some(_) => {
+                let wait = RETRY.0.saturating_mul(1 << self.failures.min(16)).min(RETRY.1);
+                self.failures = self.failures.saturating_add(1);
+                self.earliest = Some(now + wait);
+                self.dirty = true;
+            }
+        }
+    }
+}
+
+/// Shortens messages until the status is small enough.
+fn bounded(mut status: NodePodProbeStatus) -> NodePodProbeStatus {
+    for max in [SHORT_MESSAGE_BYTES_MAX, 0] {
+        let bytes = serde_json::to_vec(&status).map_or(0, |bytes| bytes.len());
+        if bytes <= STATUS_BYTES_MAX {
+            break;
+        }
+        for state in status.pod_probe_statuses.iter_mut().flat_map(|item| &mut item.probe_states) {
+            state.message.truncate(cut(&state.message, max).len());
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::marker::{ContainerProbeState, PodProbeStatus};
+
+    fn status(message: &str, count: usize) -> NodePodProbeStatus {
+        let state = ContainerProbeState { name: "m#p".into(), message: message.into(), ..ContainerProbeState::default() };
+        let item = PodProbeStatus { uid: "u".into(), probe_states: vec![state], ..PodProbeStatus::default() };
+        NodePodProbeStatus { observed_generation: Some(1), pod_probe_statuses: vec![item; count] }
+    }
+
+    #[test]
+    fn a_status_that_is_too_large_loses_its_texts() {
+        let longest = |status: &NodePodProbeStatus| {
+            let states = status.pod_probe_statuses.iter().flat_map(|item| &item.probe_states);
+            states.map(|state| state.message.len()).max().unwrap_or(0)
+        };
+        let text = "x".repeat(1024);
+        assert_eq!(longest(&bounded(status(&text, 100))), 1024);
+        assert_eq!(longest(&bounded(status(&text, 1_000))), 256);
+        assert_eq!(longest(&bounded(status(&text, 5_000))), 0);
+    }
+
+    #[test]
+    fn a_failed_write_is_repeated_with_what_holds_then() {
+        let (mut writer, at) = (Writer::default(), Time::from_millis);
+        writer.dirty = true;
+        assert_eq!(writer.due(at(1_000), || status("a", 1)), Some(status("a", 1)));
+        writer.ended(at(1_010), Some(WriteError::Failed));
+        assert_eq!(writer.deadline(), Some(at(1_510)));
+        assert_eq!(writer.due(at(1_509), || status("b", 1)), None);
+        assert_eq!(writer.due(at(1_510), || status("b", 1)), Some(status("b", 1)));
+        writer.ended(at(1_511), Some(WriteError::Failed));
+        assert_eq!(writer.deadline(), Some(at(2_511)));
+        assert!(writer.due(at(2_511), || status("b", 1)).is_some());
+        writer.ended(at(2_512), None);
+        assert_eq!(writer.deadline(), None);
+    }
+}
