@@ -1,7 +1,13 @@
-//! What every shell needs: the clock and the loop that drives a machine.
+//! What every shell needs: the clock, the loop that drives a machine, and a Kubernetes API to speak to.
 
 mod clock;
 mod drive;
+mod events;
+mod object;
+mod watching;
 
 pub use clock::Clock;
 pub use drive::drive;
+pub use events::{EventWriter, request};
+pub use object::{Obj, objects};
+pub use watching::{Seen, watch};
