@@ -150,10 +150,7 @@ pub fn files_below(folder: &Path) -> Vec<String> {
 /// Reads a vector file: its cases with their names, in order.
 pub fn cases(path: &Path) -> Result<Vec<(String, Value)>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    // YAML 1.2, as vectors are written: `y` and `off` are texts.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let cases: Vec<Value> =
-        serde_saphyr::from_str_with_options(&text, options).map_err(|error| format!("{}: {error}", path.display()))?;
+    let cases: Vec<Value> = yaml(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     cases
         .into_iter()
         .enumerate()
@@ -162,4 +159,10 @@ pub fn cases(path: &Path) -> Result<Vec<(String, Value)>, String> {
             None => Err(format!("{}: case {index} has no name", path.display())),
         })
         .collect()
+}
+
+/// Reads YAML 1.2, as vectors and manifests are written: `y` and `off` are texts.
+pub fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }

@@ -10,6 +10,7 @@
 
 pub mod config_node;
 pub mod config_node_rules;
+pub mod crds;
 pub mod duration;
 pub mod endpointslice;
 pub mod endpointslice_rules;

@@ -4,6 +4,7 @@
 
 mod agent;
 mod controller;
+mod crds;
 mod laws;
 mod support;
 
