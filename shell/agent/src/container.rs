@@ -271,7 +271,7 @@ impl Running {
 
     /// Runs a command in the container's environment; see [`crate::exec`].
     pub async fn exec(&self, command: &[String], timeout: Duration) -> ExecResult {
-        exec(&self.spec, command, timeout).await
+        exec(&self.spec, command, timeout, || self.is_running()).await
     }
 }
 

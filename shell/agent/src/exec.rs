@@ -28,14 +28,13 @@ pub type ExecResult = Result<ExecOutput, ExecError>;
 
 /// Why a command did not run.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot run the command")]
-pub struct ExecError(#[source] pub io::Error);
-
-impl ExecError {
-    /// Returns the error number of the operating system.
-    pub fn errno(&self) -> Option<i32> {
-        self.0.raw_os_error()
-    }
+pub enum ExecError {
+    /// The operating system refused.
+    #[error("cannot run the command")]
+    Spawn(#[source] io::Error),
+    /// The container has ended; nothing is run in it any more.
+    #[error("the container has ended")]
+    ContainerGone,
 }
 
 /// What became of a command.
@@ -70,14 +69,20 @@ pub enum Ended {
     },
 }
 
-/// Runs a command in the environment of a container. If the returned future is dropped, the command is killed.
-pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration) -> ExecResult {
+/// Runs a command in the environment of a container that `is_alive`. If the returned future is dropped, the command is killed.
+pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration, is_alive: impl FnOnce() -> bool) -> ExecResult {
     let mut deadline = Deadline::after(timeout);
-    let mut command: Command = shim::command(spec, command).map_err(ExecError)?.into();
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(ExecError)?;
+    let mut command: Command = shim::command(spec, command).map_err(ExecError::Spawn)?.into();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(ExecError::Spawn)?;
     let mut stdout = Capture::new(child.stdout.take().expect("piped above"));
     let mut stderr = Capture::new(child.stderr.take().expect("piped above"));
     let mut group = Group::of(child);
+    // Asked now that the command carries the marker: a container that ends from here on takes it along, and one that ended
+    // before may have missed it.
+    if !is_alive() {
+        group.kill().await.map_err(ExecError::Spawn)?;
+        return Err(ExecError::ContainerGone);
+    }
     let ended = loop {
         tokio::select! {
             // The end first: a command that ended in time has not timed out, however late we look. Output last: one that
@@ -85,10 +90,10 @@ pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration) -
             biased;
             status = group.child.wait() => {
                 group.ended = true;
-                break ended(status.map_err(ExecError)?);
+                break ended(status.map_err(ExecError::Spawn)?);
             }
             lag = deadline.passed() => {
-                group.kill().await.map_err(ExecError)?;
+                group.kill().await.map_err(ExecError::Spawn)?;
                 break Ended::TimedOut { lag };
             }
             () = stdout.read(), if !stdout.at_end => {}
@@ -117,13 +122,8 @@ impl Group {
 
     /// Kills all of it and collects its first process.
     async fn kill(&mut self) -> io::Result<()> {
-        let pid = self.pid;
-        // Also those that left the group; their parents still live, so they can be found.
-        let below = tokio::task::spawn_blocking(move || processes::below(pid)).await?;
-        self.kill_now();
-        for pid in below {
-            let _ = processes::signal(pid, Signal::KILL);
-        }
+        let leader = self.pid;
+        tokio::task::spawn_blocking(move || processes::kill_group(leader)).await?;
         self.child.wait().await?;
         self.ended = true;
         Ok(())

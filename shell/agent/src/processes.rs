@@ -104,13 +104,25 @@ pub fn of_instance(shim: Option<i32>, id: &str) -> BTreeSet<i32> {
         if Some(stat.pid) == shim || u32::try_from(stat.pid) == Ok(own) || found.contains(&stat.pid) {
             continue;
         }
-        // Not ours to read, or gone meanwhile: not ours to kill.
-        let Ok(environment) = std::fs::read(format!("/proc/{}/environ", stat.pid)) else { continue };
-        if environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()) {
+        if carries(stat, mark.as_bytes()) {
             found.insert(stat.pid);
         }
     }
     found
+}
+
+/// Returns whether a process has an entry in its environment.
+fn carries(stat: &Stat, entry: &[u8]) -> bool {
+    // In the middle of becoming another program it has none for a moment; threads of the kernel, children of process 2, never.
+    for _ in 0..5 {
+        // Not ours to read, or gone meanwhile: not ours to kill.
+        let Ok(environment) = std::fs::read(format!("/proc/{}/environ", stat.pid)) else { return false };
+        if !environment.is_empty() || stat.parent == 2 || stat.pid == 2 {
+            return environment.split(|byte| *byte == 0).any(|found| found == entry);
+        }
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    false
 }
 
 /// Kills every process of an instance and returns when none is left; `shim` is never killed.
@@ -129,6 +141,27 @@ pub(crate) fn kill_instance(shim: Option<i32>, id: &str, reap: bool) {
         }
         await_end(&handles);
         while reap && matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+    }
+}
+
+/// Kills a process group, and what its leader started outside of it, and returns when all of it is dead.
+///
+/// Blocks, usually for a few milliseconds; a process that is stuck in the kernel is not waited for.
+pub(crate) fn kill_group(leader: i32) {
+    for _ in 0..10 {
+        let all = all();
+        let mut found = descendants(leader, &all);
+        found.extend(all.iter().filter(|stat| stat.group == leader && !stat.zombie).map(|stat| stat.pid));
+        if found.is_empty() {
+            return;
+        }
+        let handles: Vec<OwnedFd> = found.iter().filter_map(|pid| open(*pid).ok()).collect();
+        // At once, so that nobody can be born meanwhile; then those that left the group. Gone meanwhile is as good as killed.
+        let _ = signal_group(leader, Signal::KILL);
+        for pid in &found {
+            let _ = signal(*pid, Signal::KILL);
+        }
+        await_end(&handles);
     }
 }
 

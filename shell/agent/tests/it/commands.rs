@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use agent::container::{Instance, launch};
-use agent::exec::{Ended, OUTPUT_MAX, exec};
+use agent::exec::{Ended, ExecError, ExecResult, OUTPUT_MAX};
 use agent::processes;
 use agent::state::ContainerSpec;
 
-use crate::support::{self, shell, shim, until};
+use crate::support::{self, shell, start, until};
 
 const LONG: Duration = Duration::from_secs(60);
+
+async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration) -> ExecResult {
+    agent::exec::exec(spec, command, timeout, || true).await
+}
 
 fn sh(script: &str) -> Vec<String> {
     ["sh", "-c", script].map(str::to_owned).to_vec()
@@ -48,10 +51,10 @@ async fn death_by_signal_is_told() {
 async fn what_cannot_run_has_its_errno() {
     let spec = shell("");
     for (command, errno) in [("no-such-command", 2), ("/no/such/command", 2), ("/etc/passwd", 13)] {
-        let error = exec(&spec, &[command.to_owned()], LONG).await.unwrap_err();
-        assert_eq!(error.errno(), Some(errno), "{command}");
+        let Err(ExecError::Spawn(error)) = exec(&spec, &[command.to_owned()], LONG).await else { panic!("{command} ran") };
+        assert_eq!(error.raw_os_error(), Some(errno), "{command}");
     }
-    assert_eq!(exec(&spec, &[], LONG).await.unwrap_err().errno(), Some(2));
+    assert!(exec(&spec, &[], LONG).await.is_err());
 }
 
 /// Returns the marked processes of a spec's instance.
@@ -68,7 +71,7 @@ async fn a_timeout_kills_all_that_the_command_started() {
     assert!(matches!(output.ended, Ended::TimedOut { .. }), "{:?}", output.ended);
     assert!(before.elapsed() >= Duration::from_secs(2));
     assert_eq!(output.stdout, b"begun\n");
-    until("the end of the command's children", || marked(&spec) == 0).await;
+    assert_eq!(marked(&spec), 0, "dead before the result is there");
 }
 
 #[tokio::test]
@@ -90,11 +93,19 @@ async fn a_dropped_command_is_killed() {
 async fn a_background_process_does_not_hold_up_the_result_and_dies_with_the_container() {
     let folder = tempfile::tempdir().unwrap();
     let spec = shell("sleep 1000");
-    let Instance::Running(running) = launch(&shim(), folder.path(), &spec).await.unwrap() else { panic!("runs") };
+    let running = start(folder.path(), &spec).await;
     let output = running.exec(&sh("setsid sleep 1000 & echo $!; exit 0"), LONG).await.unwrap();
     assert_eq!(output.ended, Ended::Exit(0));
     let left: i32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     assert!(running.processes().contains(&left));
     running.kill_all().await.unwrap();
     assert!(support::is_gone(left));
+}
+
+#[tokio::test]
+async fn a_command_that_comes_too_late_for_its_container_is_killed() {
+    let spec = shell("");
+    let result = agent::exec::exec(&spec, &sh("sleep 1000"), LONG, || false).await;
+    assert!(matches!(result, Err(ExecError::ContainerGone)), "{result:?}");
+    assert_eq!(marked(&spec), 0);
 }

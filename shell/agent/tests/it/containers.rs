@@ -2,22 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use agent::container::{Instance, Running, adopt, launch};
+use agent::container::{Instance, adopt, launch};
 use agent::processes;
 use agent::state::{ContainerSpec, ExitRecord, StateDir};
 use rustix::process::Signal;
 
-use crate::support::{self, log_text, shell, shim, wait_for_line};
-
-async fn start(dir: &Path, spec: &ContainerSpec) -> Arc<Running> {
-    match launch(&shim(), dir, spec).await.unwrap() {
-        Instance::Running(running) => running,
-        Instance::Exited(record) => panic!("did not start: {record:?}"),
-    }
-}
+use crate::support::{self, log_text, shell, shim, start, wait_for_line};
 
 async fn run(dir: &Path, spec: &ContainerSpec) -> ExitRecord {
     match launch(&shim(), dir, spec).await.unwrap() {

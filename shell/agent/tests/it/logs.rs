@@ -7,7 +7,7 @@ use agent::logs::{self, LogError, LogOptions};
 use agent::state::{ContainerSpec, LogLimits};
 use futures::StreamExt;
 
-use crate::support::{shell, shim};
+use crate::support::{shell, shim, start};
 
 async fn run(dir: &Path, spec: &ContainerSpec) {
     if let Instance::Running(running) = launch(&shim(), dir, spec).await.unwrap() {
@@ -48,7 +48,7 @@ async fn a_follower_sees_every_line_until_the_end() {
     let mut spec = shell(script);
     spec.env.insert("GO".to_owned(), go.to_str().unwrap().to_owned());
     let dir = logs::instance_dir(folder.path(), 0);
-    let Instance::Running(_running) = launch(&shim(), &dir, &spec).await.unwrap() else { panic!("runs") };
+    let _running = start(&dir, &spec).await;
     let mut stream = logs::read(folder.path(), &LogOptions { follow: true, ..LogOptions::default() }).unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap(), "one\n");
     std::fs::write(go, "").unwrap();
@@ -84,7 +84,7 @@ async fn a_follower_with_a_tail_goes_on() {
     let mut spec = shell("echo one; echo two; until [ -e \"$GO\" ]; do sleep 0.01; done; echo three");
     spec.env.insert("GO".to_owned(), go.to_str().unwrap().to_owned());
     let dir = logs::instance_dir(folder.path(), 0);
-    let Instance::Running(_running) = launch(&shim(), &dir, &spec).await.unwrap() else { panic!("runs") };
+    let _running = start(&dir, &spec).await;
     crate::support::wait_for_line(&dir, "two").await;
     let options = LogOptions { follow: true, tail_lines: Some(1), ..LogOptions::default() };
     let mut stream = logs::read(folder.path(), &options).unwrap();

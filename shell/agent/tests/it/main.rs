@@ -6,4 +6,6 @@
 mod commands;
 mod containers;
 mod logs;
+mod probes;
+mod serving;
 mod support;

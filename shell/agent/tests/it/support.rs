@@ -1,18 +1,24 @@
 //! What the tests share: a shim, shell containers, and waiting for what a container writes.
 
 use std::io::{BufRead, BufReader};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use agent::container::ShimProgram;
+use agent::container::{Instance, Running, ShimProgram, launch};
 use agent::processes;
 use agent::state::{ContainerSpec, StateDir};
+use rustix::process::Signal;
+
+/// The program with the parts of this package.
+pub(crate) const PARTS: &str = env!("CARGO_BIN_EXE_lifesign-agent-parts");
 
 /// Returns the shim of this package.
 pub(crate) fn shim() -> ShimProgram {
-    ShimProgram { path: env!("CARGO_BIN_EXE_lifesign-agent-shim").into(), args: Vec::new() }
+    ShimProgram { path: PARTS.into(), args: vec!["shim".into()] }
 }
 
 /// Returns a container that runs a shell script.
@@ -24,6 +30,31 @@ pub(crate) fn shell(script: &str) -> ContainerSpec {
         command: ["sh", "-c", script].map(str::to_owned).to_vec(),
         env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         ..ContainerSpec::default()
+    }
+}
+
+/// A container that does not survive the test, however that ends.
+pub(crate) struct Started(Arc<Running>);
+
+impl Deref for Started {
+    type Target = Arc<Running>;
+    fn deref(&self) -> &Arc<Running> {
+        &self.0
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // The shim does the rest.
+        let _ = self.0.signal(Signal::KILL);
+    }
+}
+
+/// Starts a container that must start.
+pub(crate) async fn start(dir: &Path, spec: &ContainerSpec) -> Started {
+    match launch(&shim(), dir, spec).await.unwrap() {
+        Instance::Running(running) => Started(running),
+        Instance::Exited(record) => panic!("did not start: {record:?}"),
     }
 }
 
@@ -75,7 +106,7 @@ pub(crate) fn launch_in_another_process(dir: &Path, spec: &ContainerSpec) -> Chi
     let lock = state.lock().unwrap().unwrap();
     // A shell gives what runs in the background no standard input, so the lock takes a detour.
     let mut agent = Command::new("sh")
-        .args(["-c", "exec 3<&0; \"$0\" \"$1\" <&3 & wait"])
+        .args(["-c", "exec 3<&0; \"$0\" shim \"$1\" <&3 & wait"])
         .arg(shim().path)
         .arg(state.spec_path())
         .stdin(Stdio::from(lock))

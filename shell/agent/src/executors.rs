@@ -1,0 +1,80 @@
+//! Probe attempts: one connection or one command each, one deadline, one [`Report`].
+//!
+//! What a target answers is judged by [`probe::outcome`] and [`probe::http`]; here it is only asked. How many attempts run at
+//! once is the caller's business. A worker prepares its probe once per container instance and runs it for every attempt.
+
+mod command;
+mod errno;
+mod grpc;
+mod http;
+mod lookup;
+mod socket;
+mod tcp;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use probe::http::Target;
+use probe::outcome::{Cause, Report, unanswered};
+
+pub use command::ExecProbe;
+pub use grpc::GrpcProbe;
+pub use http::HttpProbe;
+pub use tcp::TcpProbe;
+
+use crate::container::Running;
+
+/// The probe of a worker, ready to be carried out again and again.
+#[derive(Clone, Debug)]
+pub enum Executor {
+    /// Runs a command in the container.
+    Exec(ExecProbe, Arc<Running>),
+    /// Sends a request.
+    Http(HttpProbe),
+    /// Opens a connection.
+    Tcp(TcpProbe),
+    /// Asks the gRPC health service.
+    Grpc(GrpcProbe),
+}
+
+impl Executor {
+    /// Prepares a probe of a container instance; `None`: it has no handler that we know.
+    pub fn new(probe: &api::pod::Probe, target: &Target<'_>, host_network: bool, container: &Arc<Running>) -> Option<Executor> {
+        if let Some(action) = &probe.exec {
+            Some(Executor::Exec(ExecProbe::new(action, container), container.clone()))
+        } else if let Some(action) = &probe.http_get {
+            Some(Executor::Http(HttpProbe::new(action, target, host_network)))
+        } else if let Some(action) = &probe.tcp_socket {
+            Some(Executor::Tcp(TcpProbe::new(action, target)))
+        } else {
+            probe.grpc.as_ref().map(|action| Executor::Grpc(GrpcProbe::new(action, target)))
+        }
+    }
+
+    /// Carries out one attempt; dropped before its end, it leaves nothing behind.
+    pub async fn run(&self, timeout: Duration) -> Report {
+        match self {
+            Executor::Exec(probe, container) => probe.run(container, timeout).await,
+            Executor::Http(probe) => probe.run(timeout).await,
+            Executor::Tcp(probe) => probe.run(timeout).await,
+            Executor::Grpc(probe) => probe.run(timeout).await,
+        }
+    }
+
+    /// Returns the address that a network probe asks: for [`crate::listeners::owner`], if it is the pod's.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Executor::Exec(..) => None,
+            Executor::Http(probe) => probe.address(),
+            Executor::Tcp(probe) => probe.address(),
+            Executor::Grpc(probe) => probe.address(),
+        }
+    }
+}
+
+/// Returns the address of a port of the pod.
+fn pod_address(target: &Target<'_>, port: u16) -> Result<SocketAddr, Report> {
+    let ip = target.pod_ip.and_then(|ip| ip.parse::<IpAddr>().ok());
+    ip.map(|ip| SocketAddr::new(ip, port)).ok_or_else(|| unanswered(&Cause::NoPodIp, Duration::ZERO))
+}

@@ -1,0 +1,163 @@
+//! A TCP connection of a probe, with as few system calls as it can have.
+//!
+//! On one machine a connection is established by the time `connect` returns, so the request is sent at once, and the runtime
+//! hears of the socket only when there is an answer to wait for. Everything else is the slow path: it costs more and works the same.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
+
+/// How long a close may wait for the peer to confirm; the kubelet's.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A connection, or one that is being made.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: Registration,
+    /// The peer has said all that it was asked for; closing need not be abrupt.
+    finished: bool,
+}
+
+#[derive(Debug)]
+enum Registration {
+    None(OwnedFd),
+    Done(AsyncFd<OwnedFd>),
+    /// Only inside of a method.
+    Moving,
+}
+
+impl Socket {
+    /// Begins to connect; whether it succeeds shows when it is used.
+    pub(super) fn begin(address: &SocketAddr) -> Result<Socket, Errno> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_linger(&fd, Some(LINGER))?;
+        match rustix::net::connect(&fd, address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(Socket { fd: Registration::None(fd), finished: false }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Connects.
+    pub(super) async fn connect(address: &SocketAddr) -> Result<Socket, Errno> {
+        let mut socket = Socket::begin(address)?;
+        loop {
+            // Asked again, the kernel says how far it is.
+            match rustix::net::connect(socket.as_fd(), address) {
+                Ok(()) | Err(Errno::ISCONN) => return Ok(socket),
+                Err(Errno::ALREADY | Errno::INPROGRESS) => socket.writable().await?,
+                Err(error) => {
+                    socket.finished = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Sends all of it.
+    pub(super) async fn send(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            match rustix::net::send(self.as_fd(), bytes, SendFlags::NOSIGNAL) {
+                Ok(length) => bytes = &bytes[length..],
+                Err(Errno::AGAIN) => self.writable().await?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what has arrived to a buffer, within its capacity; 0: the peer has closed.
+    pub(super) async fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
+        if let Registration::None(_) = self.fd {
+            self.register(crate::readiness::readable)?;
+        }
+        let Registration::Done(fd) = &self.fd else { return Err(Errno::BADF) };
+        loop {
+            let mut guard = fd.readable().await.map_err(errno)?;
+            let room = buffer.capacity() - buffer.len();
+            match rustix::net::recv(fd, spare_capacity(buffer), RecvFlags::empty()) {
+                Ok((_, length)) => {
+                    // Less than asked for: the next bytes announce themselves, there is no need to ask in vain.
+                    if length < room {
+                        guard.clear_ready();
+                    }
+                    return Ok(length);
+                }
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn writable(&mut self) -> Result<(), Errno> {
+        if let Registration::None(_) = self.fd {
+            self.register(crate::readiness::readable_and_writable)?;
+        }
+        let Registration::Done(fd) = &self.fd else { return Err(Errno::BADF) };
+        let mut guard = fd.writable().await.map_err(errno)?;
+        // The caller tries first: a wait means that it could not.
+        guard.clear_ready();
+        Ok(())
+    }
+
+    fn register(&mut self, how: fn(OwnedFd) -> io::Result<AsyncFd<OwnedFd>>) -> Result<(), Errno> {
+        let Registration::None(fd) = std::mem::replace(&mut self.fd, Registration::Moving) else { return Ok(()) };
+        self.fd = Registration::Done(how(fd).map_err(errno)?);
+        Ok(())
+    }
+
+    /// Closes in good order, after the peer has done what it was asked for.
+    ///
+    /// That waits for the peer's confirmation: no time at all on this machine, but a far one is not waited for on this thread.
+    pub(super) fn close(mut self, far: bool) {
+        self.finished = true;
+        if far {
+            tokio::task::spawn_blocking(move || drop(self));
+        }
+    }
+
+    /// Hands the connection, which is established, to the runtime.
+    ///
+    /// It is closed in the background from now on: who holds it may drop it at any moment, and must not wait then.
+    pub(super) fn into_tokio(mut self) -> Result<TcpStream, Errno> {
+        sockopt::set_socket_linger(self.as_fd(), None)?;
+        self.finished = true;
+        let fd = match std::mem::replace(&mut self.fd, Registration::Moving) {
+            Registration::None(fd) => fd,
+            Registration::Done(fd) => fd.into_inner(),
+            Registration::Moving => return Err(Errno::BADF),
+        };
+        TcpStream::from_std(fd.into()).map_err(errno)
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.fd {
+            Registration::None(fd) => fd.as_fd(),
+            Registration::Done(fd) => fd.get_ref().as_fd(),
+            Registration::Moving => unreachable!("no method leaves it so, except when the socket is gone"),
+        }
+    }
+}
+
+impl Drop for Socket {
+    /// A peer that did not answer may be gone: waiting for it to confirm would hold up every other probe of this thread.
+    fn drop(&mut self) {
+        if !self.finished && !matches!(self.fd, Registration::Moving) {
+            let _ = sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
+        }
+    }
+}
+
+fn errno(error: io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}

@@ -1,0 +1,80 @@
+//! TCP probes: connected is enough.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use api::pod::TcpSocketAction;
+use probe::http::Target;
+use probe::outcome::{self, Cause, Report, Tries};
+
+use super::{lookup, pod_address};
+use crate::lag::Deadline;
+
+/// The TCP probe of a worker.
+#[derive(Clone, Debug)]
+pub struct TcpProbe {
+    /// Where it goes, or why it cannot.
+    place: Result<Place, Report>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Address(SocketAddr),
+    Name(String, u16),
+}
+
+impl TcpProbe {
+    /// Prepares the probe of a container; a spec that cannot be carried out fails at every attempt.
+    pub fn new(action: &TcpSocketAction, target: &Target<'_>) -> TcpProbe {
+        let place = outcome::resolve_port(&action.port, target.ports).and_then(|port| {
+            Ok(match action.host.trim_matches(['[', ']']) {
+                "" => Place::Address(pod_address(target, port)?),
+                host => match host.parse() {
+                    Ok(ip) => Place::Address(SocketAddr::new(ip, port)),
+                    Err(_) => Place::Name(host.to_owned(), port),
+                },
+            })
+        });
+        TcpProbe { place }
+    }
+
+    /// Returns the address that it asks, if no name has to be looked up.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.place {
+            Ok(Place::Address(address)) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// Carries out one attempt.
+    pub async fn run(&self, timeout: Duration) -> Report {
+        let place = match &self.place {
+            Ok(place) => place,
+            Err(report) => return report.clone(),
+        };
+        let mut deadline = Deadline::after(timeout);
+        let mut tries = Tries::default();
+        loop {
+            let connected = tokio::select! {
+                biased;
+                connected = place.visit() => connected,
+                lag = deadline.passed() => Err(Cause::TimedOut { lag }),
+            };
+            let report = outcome::tcp(connected.as_ref().copied(), timeout);
+            if !tries.again(&report) {
+                return report;
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Connects and closes.
+    async fn visit(&self) -> Result<(), Cause> {
+        match self {
+            Place::Address(address) => lookup::connect_to(address).await?.close(false),
+            Place::Name(host, port) => lookup::connect(host, *port).await?.close(true),
+        }
+        Ok(())
+    }
+}
