@@ -20,20 +20,33 @@ pub type Verdict = Result<(), String>;
 
 /// The cases of one package.
 pub struct Suite {
-    package: &'static str,
+    /// Whose rows of the table these are; `None`: of another package, which runs them first.
+    package: Option<&'static str>,
     folders: Vec<PathBuf>,
     known: BTreeSet<&'static str>,
     trials: Vec<Trial>,
+    threads: Option<usize>,
 }
 
 impl Suite {
     /// Returns the suite of a package; give it `env!("CARGO_PKG_NAME")`.
     pub fn new(package: &'static str) -> Suite {
-        let mut suite = Suite { package, folders: folders(), known: BTreeSet::new(), trials: Vec::new() };
+        let mut suite = Suite { package: Some(package), ..Suite::again() };
         for folder in suite.folders.clone() {
             suite.refuse_unknown_files(&folder);
         }
         suite
+    }
+
+    /// Returns a suite that runs files of another package once more, in another way; the table names that package.
+    pub fn again() -> Suite {
+        Suite { package: None, folders: folders(), known: BTreeSet::new(), trials: Vec::new(), threads: None }
+    }
+
+    /// Runs this many cases at once unless the command line says otherwise: for cases that mostly wait.
+    pub fn threads(mut self, threads: usize) -> Suite {
+        self.threads = Some(threads);
+        self
     }
 
     /// Adds the cases of `topic/file`. The case type should be `deny_unknown_fields`.
@@ -88,18 +101,22 @@ impl Suite {
 
     /// Runs every case, prints each, and returns the exit code of the test target.
     pub fn run(mut self) -> ExitCode {
-        let listed: BTreeSet<&str> = table::files_of(self.package).into_iter().collect();
-        if listed != self.known {
-            let why = format!("testkit/src/table.rs lists {listed:?} for {}, its tests run {:?}", self.package, self.known);
-            self.trials.push(failing(format!("{}::table", self.package), why));
+        if let Some(package) = self.package {
+            let listed: BTreeSet<&str> = table::files_of(package).into_iter().collect();
+            if listed != self.known {
+                let why = format!("testkit/src/table.rs lists {listed:?} for {package}, its tests run {:?}", self.known);
+                self.trials.push(failing(format!("{package}::table"), why));
+            }
         }
         let mut names = BTreeSet::new();
         let repeated: Vec<String> =
             self.trials.iter().map(|trial| trial.name().to_owned()).filter(|name| !names.insert(name.clone())).collect();
         if self.folders.len() == 1 && !repeated.is_empty() {
-            self.trials.push(failing(format!("{}::names", self.package), format!("case names repeat: {repeated:?}")));
+            self.trials.push(failing("suite::names".to_owned(), format!("case names repeat: {repeated:?}")));
         }
-        libtest_mimic::run(&Arguments::from_args(), self.trials).exit_code()
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = arguments.test_threads.or(self.threads);
+        libtest_mimic::run(&arguments, self.trials).exit_code()
     }
 
     fn refuse_unknown_files(&mut self, folder: &Path) {

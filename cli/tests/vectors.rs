@@ -1,0 +1,154 @@
+//! Runs the API scripts against the real binary, over TLS, with a client certificate.
+//!
+//! Cases share one process per set of gates; those that restart the server have one of their own.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use http_body_util::{BodyDataStream, Full};
+use testkit::client::{Client, Protocol};
+use testkit::plane::Plane;
+use testkit::script::{self, Answer, Auth, Case, Request};
+use testkit::{Suite, Verdict, table};
+
+type Gates = BTreeMap<String, bool>;
+
+fn main() -> ExitCode {
+    let shared = Arc::new(Shared::default());
+    let files = table::files_of("lifesign-apiserver");
+    files
+        .into_iter()
+        // Cases mostly wait: for the ends of watches, and for other processes.
+        .fold(Suite::again().threads(8), |suite, file| {
+            let shared = Arc::clone(&shared);
+            suite.file_but(file, script::not_yet, move |case| check(&shared, &case))
+        })
+        .run()
+}
+
+fn check(shared: &Shared, case: &Case) -> Verdict {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let plane = if case.restarts() { launch(&case.gates)? } else { shared.plane(&case.gates)? };
+    let server = Binary::new(plane, case.gates.clone())?;
+    runtime.block_on(script::run(&server, case, &unique()))
+}
+
+/// Case names need a suffix of their own.
+fn unique() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn launch(gates: &Gates) -> Result<Arc<Mutex<Plane>>, String> {
+    let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign"));
+    start(&mut plane, gates)?;
+    Ok(Arc::new(Mutex::new(plane)))
+}
+
+fn start(plane: &mut Plane, gates: &Gates) -> Result<(), String> {
+    let list: Vec<String> = gates.iter().map(|(name, on)| format!("{name}={on}")).collect();
+    plane.set_arguments(["--feature-gates", &list.join(",")]);
+    plane.start()
+}
+
+/// The processes that cases share, by their gates.
+#[derive(Default)]
+struct Shared(Mutex<BTreeMap<Gates, Arc<Mutex<Plane>>>>);
+
+impl Shared {
+    fn plane(&self, gates: &Gates) -> Result<Arc<Mutex<Plane>>, String> {
+        let mut planes = self.0.lock().expect("no case panics while it holds the list");
+        if let Some(plane) = planes.get(gates) {
+            return Ok(Arc::clone(plane));
+        }
+        let plane = launch(gates)?;
+        planes.insert(gates.clone(), Arc::clone(&plane));
+        Ok(plane)
+    }
+}
+
+/// A process, and the clients of one case.
+struct Binary {
+    plane: Arc<Mutex<Plane>>,
+    gates: Mutex<Gates>,
+    clients: Mutex<Clients>,
+}
+
+#[derive(Clone)]
+struct Clients {
+    runner: Arc<Client>,
+    stranger: Arc<Client>,
+}
+
+impl Clients {
+    fn new(plane: &Plane) -> Result<Clients, String> {
+        let kubeconfig = plane.kubeconfig();
+        Ok(Clients {
+            runner: Arc::new(Client::new(&kubeconfig, Protocol::Http2)?),
+            stranger: Arc::new(Client::without_certificate(&kubeconfig, Protocol::Http1)?),
+        })
+    }
+}
+
+impl Binary {
+    fn new(plane: Arc<Mutex<Plane>>, gates: Gates) -> Result<Binary, String> {
+        let clients = Clients::new(&plane.lock().expect("no case panics while it holds a plane"))?;
+        Ok(Binary { plane, gates: Mutex::new(gates), clients: Mutex::new(clients) })
+    }
+}
+
+impl script::Server for Binary {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Answer, String>> {
+        let clients = self.clients.lock().expect("no case panics while it holds the clients").clone();
+        Box::pin(async move {
+            let mut built = http::Request::builder().method(request.method.as_str()).uri(request.path.as_str());
+            for (name, value) in &request.headers {
+                built = built.header(name, value);
+            }
+            if let Auth::Token(token) = &request.auth {
+                built = built.header("authorization", format!("Bearer {token}"));
+            }
+            let client = if request.auth == Auth::Runner { clients.runner } else { clients.stranger };
+            let built = built.body(Full::new(request.body)).map_err(|error| error.to_string())?;
+            let (parts, body) = client.send(built).await?.into_parts();
+            let headers = parts
+                .headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+                .collect();
+            let body = BodyDataStream::new(body).map(|chunk| chunk.map_err(|error| error.to_string()));
+            Ok(Answer { code: parts.status.as_u16(), headers, body: body.boxed() })
+        })
+    }
+
+    fn restart(&self, kill: bool, changes: Gates) -> BoxFuture<'_, Result<(), String>> {
+        let gates = {
+            let mut gates = self.gates.lock().expect("no case panics while it holds the gates");
+            gates.extend(changes);
+            gates.clone()
+        };
+        let plane = Arc::clone(&self.plane);
+        Box::pin(async move {
+            // Not on this thread: the connections of the case must stay alive to see the server go.
+            let restarted = tokio::task::spawn_blocking(move || relaunch(&plane, kill, &gates)).await;
+            let clients = restarted.map_err(|error| error.to_string())??;
+            *self.clients.lock().expect("no case panics while it holds the clients") = clients;
+            Ok(())
+        })
+    }
+}
+
+fn relaunch(plane: &Mutex<Plane>, kill: bool, gates: &Gates) -> Result<Clients, String> {
+    let mut plane = plane.lock().expect("no case panics while it holds a plane");
+    if kill {
+        plane.kill();
+    } else if !plane.stop().success() {
+        return Err(format!("the server did not stop cleanly, log:\n{}", plane.log()));
+    }
+    start(&mut plane, gates)?;
+    Clients::new(&plane)
+}

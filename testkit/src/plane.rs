@@ -1,0 +1,189 @@
+//! The real binary as a process: `lifesign apiserver` on a free port with a folder of its own.
+//!
+//! A plane can be stopped, killed and started again on the same data. It never outlives the value that holds it, and its
+//! log is shown when it does not come up.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A plane that is not up by then will not come up.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// A process that has been told to end and is still there by then hangs.
+const END_WITHIN: Duration = Duration::from_secs(30);
+
+/// A `lifesign apiserver` with a folder of its own.
+pub struct Plane {
+    binary: PathBuf,
+    folder: TempDir,
+    arguments: Vec<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    url: String,
+    /// Kept open, so that the process can go on writing.
+    _stdout: mpsc::Receiver<String>,
+}
+
+impl Plane {
+    /// Returns a plane that is not running yet; give it `env!("CARGO_BIN_EXE_lifesign")`.
+    pub fn new(binary: impl AsRef<OsStr>) -> Plane {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        Plane { binary: PathBuf::from(binary.as_ref()), folder, arguments: Vec::new(), running: None }
+    }
+
+    /// Returns a plane that is running.
+    pub fn started(binary: impl AsRef<OsStr>) -> Plane {
+        let mut plane = Plane::new(binary);
+        plane.start().expect("the plane starts");
+        plane
+    }
+
+    /// Sets the arguments of the next start, besides the data directory and the port.
+    pub fn set_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
+        self.arguments = arguments.into_iter().map(str::to_owned).collect();
+    }
+
+    /// Returns the data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Returns a folder that tests may use; it goes with the plane.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns the path of the administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data_dir().join("kubeconfig")
+    }
+
+    /// Returns where the plane listens.
+    pub fn url(&self) -> &str {
+        &self.running.as_ref().expect("the plane is running").url
+    }
+
+    /// Returns the id of the process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.running.as_ref().expect("the plane is running").child)
+    }
+
+    /// Returns a command of the binary about this plane's data directory, for example `kubeconfig`.
+    pub fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg(subcommand).arg("--data-dir").arg(self.data_dir());
+        // What the machine's user has set is not what is tested.
+        for name in ["LIFESIGN_DATA_DIR", "LIFESIGN_LISTEN", "LIFESIGN_FEATURE_GATES"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Returns the command that starts the server.
+    pub fn server_command(&self) -> Command {
+        let mut command = self.command("apiserver");
+        command.args(["--listen", "127.0.0.1:0"]).args(&self.arguments);
+        command
+    }
+
+    /// Starts the server and waits until it says that it is ready.
+    pub fn start(&mut self) -> Result<(), String> {
+        assert!(self.running.is_none(), "the plane is running already");
+        let log = std::fs::File::create(self.log_file()).map_err(|error| format!("no log file: {error}"))?;
+        let mut child = self
+            .server_command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        let lines = lines(child.stdout.take().expect("stdout is piped"));
+        let first = lines.recv_timeout(READY_WITHIN).unwrap_or_default();
+        match first.strip_prefix("ready ") {
+            Some(url) => {
+                self.running = Some(Running { url: url.to_owned(), child, _stdout: lines });
+                Ok(())
+            }
+            None => {
+                let _ = child.kill();
+                let status = child.wait();
+                Err(format!("not ready, first line {first:?}, {status:?}, log:\n{}", self.log()))
+            }
+        }
+    }
+
+    /// Returns what the process has logged since its last start.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("stderr")
+    }
+
+    /// Sends a signal; the process may be gone already.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(self.pid(), signal);
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut running = self.running.take().expect("the plane is running");
+        let deadline = Instant::now() + END_WITHIN;
+        loop {
+            match running.child.try_wait().expect("a child can be waited for") {
+                Some(status) => return status,
+                None if Instant::now() > deadline => {
+                    let _ = running.child.kill();
+                    let _ = running.child.wait();
+                    panic!("the process did not end within {END_WITHIN:?}, log:\n{}", self.log());
+                }
+                // There is no wait with a deadline in the standard library.
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    /// Stops the server cleanly and returns how it ended.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Kills the server: no chance to clean up.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.running {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+/// Reads lines in a thread of its own, so that waiting for one can end.
+fn lines(stdout: ChildStdout) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
