@@ -17,6 +17,7 @@ mod prune;
 mod rules;
 mod schema;
 mod trail;
+mod url;
 mod validate;
 mod version;
 

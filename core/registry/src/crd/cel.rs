@@ -1,7 +1,8 @@
 //! A small evaluator of CEL, the language of `x-kubernetes-validations`.
 //!
 //! It covers what rules in practice are made of: members, `has`, comparison, arithmetic, logic, `in`, lists and maps, the
-//! macros `all`, `exists`, `exists_one`, `filter`, `map`, optionals, conversions, texts, lists, durations and timestamps.
+//! macros `all`, `exists`, `exists_one`, `filter`, `map`, optionals, conversions, texts, lists, durations, timestamps, and
+//! what Kubernetes adds: addresses, URLs, quantities, named formats.
 //! What is not covered is refused at compilation with a reason, so that the server can tell: an expression is either
 //! evaluated or reported, never guessed. There is no type checker; a wrong type is an error when the rule runs.
 //! Invariant: evaluation ends, because it spends a budget, and it cannot touch anything but its two inputs.
@@ -10,6 +11,7 @@ mod compare;
 mod convert;
 mod eval;
 mod functions;
+mod kubernetes;
 mod lexer;
 mod parser;
 mod texts;

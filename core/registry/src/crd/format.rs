@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use api::Timestamp;
 
+use super::url::Url;
+
 /// Decides whether a text has a format.
 pub(super) type Check = fn(&str) -> bool;
 
@@ -21,7 +23,7 @@ pub(super) fn of_text(name: &str) -> Option<Check> {
         "ipv6" => |text| text.parse::<Ipv6Addr>().is_ok(),
         "cidr" => cidr,
         "mac" => mac,
-        "uri" => uri,
+        "uri" => |text| Url::parse(text).is_some(),
         "uuid" => |text| uuid(text, None),
         "uuid3" => |text| uuid(text, Some('3')),
         "uuid4" => |text| uuid(text, Some('4')),
@@ -146,20 +148,6 @@ fn mac(text: &str) -> bool {
         counts.contains(&groups.len()) && groups.iter().all(|group| group.len() == width && hex(group))
     };
     grouped(':', 2, &[6, 8, 20]) || grouped('-', 2, &[6, 8, 20]) || grouped('.', 4, &[3, 4, 10])
-}
-
-fn uri(text: &str) -> bool {
-    if text.is_empty() || text.chars().any(|c| c.is_ascii_control() || c == ' ') {
-        return false;
-    }
-    if text.starts_with('/') {
-        return true;
-    }
-    text.split_once(':').is_some_and(|(scheme, rest)| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-            && !rest.is_empty()
-    })
 }
 
 fn uuid(text: &str, version: Option<char>) -> bool {

@@ -87,7 +87,7 @@ impl Rule {
         let path = match self.field_path.as_str() {
             "" => at.path(),
             field if field.starts_with('[') => Path::new(format!("{at}{field}")),
-            field => at.path().child(field),
+            field => Path::new(at.to_string()).child(field),
         };
         // Objects and lists are too large to show.
         let shown = !matches!(schema.kind, Some(Type::Object | Type::Array)) && !new.is_object() && !new.is_array();

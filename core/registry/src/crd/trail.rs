@@ -29,8 +29,9 @@ impl<'a> Trail<'a> {
         Trail { parent: Some(self), step: Step::Index(index) }
     }
 
+    /// Returns the path for an error; that of the root is `<nil>`, as kube-apiserver prints it.
     pub(super) fn path(&self) -> Path {
-        Path::new(self.to_string())
+        Path::new(if matches!(self.step, Step::Root) { "<nil>".to_owned() } else { self.to_string() })
     }
 }
 

@@ -7,7 +7,7 @@ mod composite;
 mod lists;
 mod numbers;
 
-use api::field::{Error, ErrorKind, Path};
+use api::field::{Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use super::correlate;
@@ -22,11 +22,13 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<Error>
     if schema.has_rules {
         // An expression may rely on what the schema promises: without it, its failure would only confuse.
         let blocking = |error: &Error| {
-            matches!(error.kind, ErrorKind::Required | ErrorKind::TooLong | ErrorKind::TooMany | ErrorKind::TypeInvalid)
+            use ErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(error.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
         };
         if errors.iter().any(blocking) {
-            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-            errors.push(Error::new(&Path::new("<nil>"), ErrorKind::Invalid, detail));
+            let detail = "some validation rules were not checked because the object was invalid; \
+                          correct the existing errors to complete validation";
+            errors.push(Error::invalid(&Trail::ROOT.path(), "null", detail));
         } else {
             rules::check(schema, new, old, &mut errors);
         }
@@ -131,7 +133,7 @@ fn object(schema: &Schema, members: &Map<String, Value>, old: Option<&Value>, at
         && count < min
     {
         let detail = format!("{at} in body should have at least {min} properties");
-        errors.push(Error::invalid(&at.path(), Value::Object(members.clone()), detail));
+        errors.push(Error::invalid(&at.path(), count, detail));
     }
     if let Some(max) = limits.max_properties
         && count > max

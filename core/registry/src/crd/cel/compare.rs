@@ -14,6 +14,7 @@ impl Val<'_> {
             (Val::Str(a), Val::Str(b)) => a == b,
             (Val::Bytes(a), Val::Bytes(b)) => a == b,
             (Val::Type(a), Val::Type(b)) => a == b,
+            (Val::Special(a), Val::Special(b)) => a == b,
             (Val::Optional(a), Val::Optional(b)) => match (a, b) {
                 (Some(a), Some(b)) => a.equals(b),
                 (a, b) => a.is_none() && b.is_none(),

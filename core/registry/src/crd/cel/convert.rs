@@ -75,6 +75,7 @@ pub(super) fn text(value: &Val<'_>) -> Option<String> {
         Val::Timestamp(micros) => Timestamp(Time::from_micros(*micros)).shortest(),
         #[expect(clippy::cast_precision_loss, reason = "shown to people")]
         Val::Duration(nanoseconds) => format!("{}s", *nanoseconds as f64 / 1e9),
+        Val::Special(special) => special.text()?,
         _ => return None,
     })
 }

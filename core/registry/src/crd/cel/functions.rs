@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::convert;
 use super::eval::{Evaluation, Fault, Outcome, failed};
+use super::kubernetes::{self, Library};
 use super::parser::Op;
 use super::texts;
 use super::value::Val;
@@ -49,6 +50,7 @@ pub(super) enum Function {
     Value,
     OrValue,
     Or,
+    Library(Library),
 }
 
 /// Returns the function of a name, if it is covered; `arguments` counts the receiver of a method.
@@ -96,7 +98,7 @@ pub(super) fn lookup(name: &str, method: bool, arguments: usize) -> Option<Funct
         ("value", true, 1) => Value,
         ("orValue", true, 2) => OrValue,
         ("or", true, 2) => Or,
-        _ => return None,
+        _ => return kubernetes::lookup(name, method, arguments).map(Function::Library),
     })
 }
 
@@ -123,6 +125,7 @@ pub(super) fn call<'a>(evaluation: &Evaluation<'a>, function: Function, args: Ve
         ) => convert::to(function, value),
         (Function::IndexOf, [Val::Items(..) | Val::List(_), wanted]) => find(evaluation, &args[0], wanted, false),
         (Function::LastIndexOf, [Val::Items(..) | Val::List(_), wanted]) => find(evaluation, &args[0], wanted, true),
+        (Function::Library(library), args) => kubernetes::call(library, args),
         (Function::IsSorted, [list]) => is_sorted(list),
         (Function::Sum, [list]) => sum(list),
         (Function::Min, [list]) => extreme(list, Ordering::Less),

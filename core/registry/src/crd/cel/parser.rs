@@ -319,7 +319,7 @@ impl Parser {
                 self.uses_old_self = true;
                 node(Expr::OldSelf, 0)
             }
-            "optional" => self.optional(),
+            "format" | "ip" | "optional" => self.in_namespace(name),
             _ => match TYPES.iter().find(|known| **known == name) {
                 Some(known) => node(Expr::Type(known), 0),
                 None => Err(format!("undeclared reference to {name:?}")),
@@ -327,10 +327,10 @@ impl Parser {
         }
     }
 
-    /// Reads `optional.of(x)` and `optional.none()`, of which the first word is read.
-    fn optional(&mut self) -> Parsed {
+    /// Reads a call such as `optional.of(x)`, of which the first word is read.
+    fn in_namespace(&mut self, namespace: &str) -> Parsed {
         self.expect(".")?;
-        let name = format!("optional.{}", self.ident()?);
+        let name = format!("{namespace}.{}", self.ident()?);
         self.expect("(")?;
         self.function(&name)
     }

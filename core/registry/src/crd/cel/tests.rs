@@ -72,6 +72,31 @@ fn expressions_hold() {
 }
 
 #[test]
+fn what_kubernetes_adds_holds_too() {
+    let true_ones = [
+        "isIP('10.0.0.1') && isIP('::1') && !isIP('10.0.0.256') && !isIP('::ffff:1.2.3.4') && ip('10.0.0.1').family() == 4 && ip('::1').family() == 6",
+        "ip('127.0.0.1').isLoopback() && ip('0.0.0.0').isUnspecified() && ip('169.254.1.1').isLinkLocalUnicast() && ip('224.0.0.1').isLinkLocalMulticast()",
+        "ip('8.8.8.8').isGlobalUnicast() && !ip('255.255.255.255').isGlobalUnicast() && ip.isCanonical('::1') && !ip.isCanonical('0:0::1')",
+        "isCIDR('10.0.0.0/8') && !isCIDR('10.0.0.0') && !isCIDR('10.0.0.0/33') && !isCIDR('10.0.0.0/08') && cidr('10.1.2.3/8').prefixLength() == 8",
+        "cidr('10.0.0.0/8').containsIP('10.1.2.3') && !cidr('10.0.0.0/8').containsIP(ip('11.0.0.1')) && cidr('::/0').containsIP('::1')",
+        "cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && !cidr('10.1.0.0/16').containsCIDR(cidr('10.0.0.0/8')) && !cidr('0.0.0.0/0').containsIP('::1')",
+        "cidr('10.1.2.3/8').masked() == cidr('10.0.0.0/8') && cidr('10.1.2.3/8').ip() == ip('10.1.2.3') && string(cidr('10.1.2.3/8').masked()) == '10.0.0.0/8'",
+        "isURL('https://a.b:1/c?d=e') && !isURL('a.b') && url('https://a.b:1/c?d=e').getScheme() == 'https' && url('https://a.b:1/c').getHost() == 'a.b:1'",
+        "url('https://[::1]:1/c?d=e&d=f').getHostname() == '::1' && url('http://x:80').getPort() == '80' && url('http://x/a b').getEscapedPath() == '/a%20b'",
+        "url('https://x?d=e&d=f').getQuery() == {'d': ['e', 'f']} && url('https://x').getQuery() == {} && url('https://x').getQuery().size() == 0",
+        "quantity('1Gi').isGreaterThan(quantity('1G')) && quantity('100m').isLessThan(quantity('1')) && quantity('1').compareTo(quantity('1000m')) == 0",
+        "isQuantity('1Ki') && !isQuantity('x') && quantity('1').add(quantity('500m')).sub(1).compareTo(quantity('500m')) == 0 && quantity('-1').sign() == -1",
+        "!format.dns1123Label().validate('web-0').hasValue() && format.dns1123Label().validate('Web').hasValue()",
+        "!format.qualifiedName().validate('a.b/c').hasValue() && !format.dns1123LabelPrefix().validate('web-').hasValue() && format.uuid().validate('x').hasValue()",
+        "format.named('dns1035Label').hasValue() && !format.named('mine').hasValue() && size(format.dns1123Subdomain().validate('_').value()) == 1",
+    ];
+    for expression in true_ones {
+        assert_eq!(run(expression), Ok(true), "{expression}");
+    }
+    assert_eq!(run("ip('x').family() == 4"), Err(EvalError::Failed("IP Address \"x\" parse error".to_owned())));
+}
+
+#[test]
 fn what_makes_no_sense_is_an_error_and_not_a_guess() {
     let cases = [
         ("self.none == 1", "no such key: none"),
@@ -101,8 +126,9 @@ fn what_makes_no_sense_is_an_error_and_not_a_guess() {
 #[test]
 fn what_is_not_covered_is_refused_with_a_reason() {
     let cases = [
-        ("quantity('1').isLessThan(quantity('2'))", "the function quantity() is not covered"),
+        ("self.at.getFullYear() == 2026", "the function getFullYear() is not covered"),
         ("self.host.isURL()", "the function isURL() is not covered"),
+        ("cel.bind(a, 1, a)", "undeclared reference to \"cel\""),
         ("authorizer.group('').check('get')", "undeclared reference to \"authorizer\""),
         ("self.all(i, v, v > i)", "the macro all() with two variables is not covered"),
         ("self.name.matches('(')", "the regular expression \"(\" is wrong: error: unclosed group"),

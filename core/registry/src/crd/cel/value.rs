@@ -6,6 +6,7 @@ use std::rc::Rc;
 use api::Timestamp;
 use serde_json::{Map, Value};
 
+use super::kubernetes::Special;
 use crate::base64;
 use crate::crd::format;
 use crate::crd::schema::{Schema, Type};
@@ -32,6 +33,7 @@ pub(super) enum Val<'a> {
     List(Rc<Vec<Val<'a>>>),
     Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
     Optional(Option<Rc<Val<'a>>>),
+    Special(Special),
 }
 
 impl<'a> Val<'a> {
@@ -85,6 +87,7 @@ impl<'a> Val<'a> {
             Val::Items(..) | Val::List(_) => "list",
             Val::Members(..) | Val::Map(_) => "map",
             Val::Optional(_) => "optional_type",
+            Val::Special(special) => special.type_name(),
         }
     }
 

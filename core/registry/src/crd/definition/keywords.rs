@@ -235,7 +235,7 @@ fn defaults(compiled: &Schema, raw: &Value, path: &Path, errors: &mut Vec<Error>
         }
         crd::default(compiled, &mut value);
         for error in crd::validate(compiled, &value, None) {
-            let place = if error.path.is_empty() { String::new() } else { format!("{}: ", error.path) };
+            let place = if error.path == "<nil>" { String::new() } else { format!("{}: ", error.path) };
             errors.push(Error::invalid(&path, default.clone(), format!("{place}{}", error.message())));
         }
     }

@@ -1,13 +1,13 @@
 //! `allOf`, `anyOf`, `oneOf`, `not`. Alternatives are not ratcheted: together they are one condition.
 
-use api::field::{Error, ErrorKind};
+use api::field::Error;
 use serde_json::Value;
 
 use crate::crd::schema::Schema;
 use crate::crd::trail::Trail;
 
 pub(super) fn check(schema: &Schema, value: &Value, at: &Trail<'_>, errors: &mut Vec<Error>) {
-    let violated = |detail: String| Error::new(&at.path(), ErrorKind::Invalid, detail);
+    let violated = |detail: String| Error::invalid(&at.path(), "", detail);
     let name = || at.to_string();
     if !schema.any_of.is_empty()
         && let Err(nearest) = any(&schema.any_of, value, at)

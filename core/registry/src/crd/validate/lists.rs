@@ -15,7 +15,7 @@ pub(super) fn check(schema: &Schema, items: &[Value], old: Option<&Value>, at: &
         && count < min
     {
         let detail = format!("{at} in body should have at least {min} items");
-        errors.push(Error::invalid(&at.path(), Value::from(items), detail));
+        errors.push(Error::invalid(&at.path(), count, detail));
     }
     if let Some(max) = schema.limits.max_items
         && count > max
