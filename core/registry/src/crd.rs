@@ -14,6 +14,7 @@ mod jsonpath;
 mod paths;
 mod pattern;
 mod prune;
+mod publish;
 mod rules;
 mod schema;
 mod trail;
@@ -33,6 +34,7 @@ pub use definition::{
 pub use jsonpath::JsonPath;
 pub use paths::{ScalePaths, SelectableFields};
 pub use prune::prune;
+pub use publish::open_api_schema;
 pub use rules::Rule;
 pub use schema::{Additional, ListType, NotEnforced, Schema, Type};
 pub use validate::validate;

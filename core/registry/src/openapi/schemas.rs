@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Gvk, gvk_value, reference};
+use crate::crd::open_api_schema;
 use crate::model::{Apply, Field, Message, Type, object_meta};
 use crate::resource::Resource;
 
@@ -44,23 +45,16 @@ impl Schemas {
     pub(super) fn custom(&mut self, resource: &Resource, schema: &Value) -> String {
         let reversed: Vec<&str> = resource.group.rsplit('.').collect();
         let name = format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind);
-        let mut schema = if schema.is_object() { schema.clone() } else { json!({}) };
-        schema["type"] = "object".into();
-        if !schema["properties"].is_object() {
-            schema["properties"] = json!({});
-        }
         let metadata = self.message(object_meta());
-        for (field, value) in [
+        let common = [
             ("apiVersion", json!({"type": "string", "description": API_VERSION_TEXT})),
             ("kind", json!({"type": "string", "description": KIND_TEXT})),
             (
                 "metadata",
                 json!({"allOf": [reference(&metadata)], "description": "Names the object and says what belongs to every object."}),
             ),
-        ] {
-            schema["properties"][field] = value;
-        }
-        schema["x-kubernetes-group-version-kind"] = json!([gvk_value((&resource.group, &resource.version, &resource.kind))]);
+        ];
+        let schema = open_api_schema(schema, (&resource.group, &resource.version, &resource.kind), &common);
         self.found.insert(name.clone(), schema);
         name
     }
