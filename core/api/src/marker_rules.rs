@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::field::{Error, Path};
+use crate::field::{Error, ErrorKind, Path};
 use crate::{json, names};
 
 mod handler;
@@ -53,12 +53,14 @@ pub fn validate_pod_probe_marker(new: &Value, old: Option<&Value>) -> Vec<Error>
         Read::Value(_) => spec.unwrap_or(&Value::Null),
     };
     validate_selector(members, &path, &mut errors);
-    if old.is_some()
-        && !unchanged(json::get(members, "selector"), old_spec.and_then(|spec| json::get(spec, "selector")))
-        && !errors.iter().any(|error| error.path == "spec.selector" && error.kind == crate::field::ErrorKind::Invalid)
-    {
-        let value = json::get(members, "selector").cloned().unwrap_or_default();
-        errors.push(Error::invalid(&path.child("selector"), value, "field is immutable"));
+    let (selector, before) = (json::get(members, "selector"), old_spec.and_then(|spec| json::get(spec, "selector")));
+    if old.is_some() && !unchanged(selector, before) {
+        let selector = selector.cloned().unwrap_or_default();
+        // What is of a wrong type, or Invalid for another reason, is reported already.
+        let known = |error: &Error| error.path == "spec.selector" && error.kind != ErrorKind::Required;
+        if !errors.iter().any(known) {
+            errors.push(Error::invalid(&path.child("selector"), selector, "field is immutable"));
+        }
     }
     match list(members, "probes", &path, &mut errors) {
         Read::Value(probes) if !probes.is_empty() => errors.extend(probe_errors(members).into_iter().flatten()),
@@ -130,7 +132,7 @@ fn validate_expression(expression: &Value, path: &Path, errors: &mut Vec<Error>)
     let at = path.child("values");
     match operator {
         Read::Value("In" | "NotIn") if values.is_empty() => errors.push(Error::required(&at, "must be given for In and NotIn")),
-        Read::Value("Exists" | "DoesNotExist") if !values.is_empty() => {
+        Read::Value("Exists" | "DoesNotExist") if !values.items().is_empty() => {
             errors.push(Error::forbidden(&at, "may not be given for Exists and DoesNotExist"));
         }
         Read::Value("In" | "NotIn" | "Exists" | "DoesNotExist") | Read::Wrong | Read::Absent => {}

@@ -8,7 +8,7 @@ use api::{Node, Pod, Verb};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use machine::{Machine, Time};
 use markers::Controller;
-use markers::controller::{Effect, Input, List, Object, Target};
+use markers::controller::{Effect, Input, Object, Target, Watched};
 use serde_json::{Value, json};
 
 const NODES: usize = 250;
@@ -44,10 +44,13 @@ fn cluster() -> (Controller, Time) {
     };
     let pods = names().flat_map(|node| (0..PODS_PER_NODE).map(move |p| (node.clone(), p))).map(|(node, p)| pod(node, p));
     let now = Time::from_secs(1);
-    let lists = [List::Markers(Vec::new()), List::Pods(pods.collect()), List::Nodes(nodes), List::NodePodProbes(objects)];
-    for list in lists {
-        controller.step(now, Some(Input::Listed(list)), &mut Vec::new());
-    }
+    let objects = nodes
+        .into_iter()
+        .map(Object::Node)
+        .chain(objects.into_iter().map(Object::NodePodProbe))
+        .chain(pods.map(|pod| Object::Pod(Box::new(pod))));
+    let inputs = objects.map(Input::Applied).chain(Watched::ALL.map(Input::Synced));
+    inputs.for_each(|input| controller.step(now, Some(input), &mut Vec::new()));
     let now = settle(&mut controller, now, Vec::new());
     (controller, now)
 }

@@ -8,7 +8,7 @@ mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::marker::{NodePodProbe, PodProbe, PodProbeMarker};
+use api::marker::{ContainerProbeState, NodePodProbe, PodProbe, PodProbeMarker};
 use api::{Node, Pod};
 
 use crate::key::is_stale;
@@ -184,12 +184,10 @@ impl Cache {
         let new = &self.node_pod_probes[&name];
         let spec_changed = old.spec != new.spec || old.metadata.uid != new.metadata.uid;
         let all = spec_changed || trusted(&old) != trusted(new);
-        let states = |object: &NodePodProbe, uid: &str| {
-            object.status.pod_probe_statuses.iter().find(|item| item.uid == uid).map(|item| item.probe_states.clone())
-        };
+        let (before, after) = (states(&old), states(new));
         for pod in self.pods_on.get(&name) {
-            let uid = &self.pods[pod].pod.metadata.uid;
-            if all || states(&old, uid) != states(new, uid) {
+            let uid = self.pods[pod].pod.metadata.uid.as_str();
+            if all || before.get(uid) != after.get(uid) {
                 changes.mark(pod, Trigger::Result);
             }
         }
@@ -241,7 +239,7 @@ impl Cache {
             trusted(object)
                 && matches!((find(stored), find(pod.desired.as_ref())), (Some(a), Some(b)) if entries::same_entry(&a, &b))
         };
-        let result = |state: &api::marker::ContainerProbeState| ProbeResult {
+        let result = |state: &ContainerProbeState| ProbeResult {
             owner: state.name.clone(),
             state: state.state,
             message: state.message.clone(),
@@ -267,6 +265,11 @@ impl Cache {
 /// Returns whether the agent has seen the spec that is stored; one that reports no generation is trusted.
 fn trusted(object: &NodePodProbe) -> bool {
     object.status.observed_generation.is_none_or(|seen| seen == object.metadata.generation)
+}
+
+/// Returns the states in an object of a node, by pod uid.
+fn states(object: &NodePodProbe) -> BTreeMap<&str, &[ContainerProbeState]> {
+    object.status.pod_probe_statuses.iter().map(|item| (item.uid.as_str(), item.probe_states.as_slice())).collect()
 }
 
 /// Returns the markers that an object of a node has entries of.

@@ -1,6 +1,6 @@
 //! The marker controller as a machine: objects in, writes out, incrementally.
 //!
-//! It decides from its cache only, and acts only once all four kinds have been listed. Per node, pod and marker at most one
+//! It decides from its cache only, and acts only once all four kinds have been told. Per node, pod and marker at most one
 //! request is under way; its answer is taken like any other news, so what the controller wrote is not found again as a
 //! difference. A change of one pod costs the work of its node, not of the cluster.
 
@@ -45,17 +45,22 @@ pub enum Object {
     NodePodProbe(NodePodProbe),
 }
 
-/// All objects of one kind.
-#[derive(Clone, Debug)]
-pub enum List {
-    /// All markers.
-    Markers(Vec<PodProbeMarker>),
-    /// All pods.
-    Pods(Vec<Pod>),
-    /// All nodes.
-    Nodes(Vec<Node>),
-    /// The objects of all nodes.
-    NodePodProbes(Vec<NodePodProbe>),
+/// A kind that the controller watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watched {
+    /// Markers.
+    Markers,
+    /// Pods.
+    Pods,
+    /// Nodes.
+    Nodes,
+    /// The objects of nodes.
+    NodePodProbes,
+}
+
+impl Watched {
+    /// Every kind.
+    pub const ALL: [Watched; 4] = [Watched::Markers, Watched::Pods, Watched::Nodes, Watched::NodePodProbes];
 }
 
 /// What a request is about; there is at most one under way for each.
@@ -72,12 +77,12 @@ pub enum Target {
 /// A fact for the controller.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A list of all objects of a kind, at the start and after a watch was lost.
-    Listed(List),
-    /// An object is new or has changed.
+    /// An object is new or has changed; telling the same again is harmless.
     Applied(Object),
     /// An object is gone; its last version.
     Deleted(Object),
+    /// Every object of a kind has been told, at the start or after a watch was lost.
+    Synced(Watched),
     /// A request has ended; with success, the object as the server returned it (none for a deletion).
     Written(Target, Result<Option<Object>, WriteError>),
 }
@@ -102,7 +107,7 @@ pub enum Effect {
 #[derive(Default)]
 pub struct Controller {
     cache: Cache,
-    listed: BTreeSet<&'static str>,
+    synced: BTreeSet<Watched>,
     node_work: BTreeMap<String, NodeWork>,
     pod_work: BTreeMap<Key, PodWork>,
     marker_work: BTreeMap<Key, MarkerWork>,
@@ -123,9 +128,9 @@ impl Controller {
         }
     }
 
-    /// Returns whether every kind has been listed, so that the controller acts.
+    /// Returns whether every kind has been told, so that the controller acts.
     pub fn is_synced(&self) -> bool {
-        self.listed.len() == 4
+        self.synced.len() == Watched::ALL.len()
     }
 
     /// Returns how many pods each marker selects, for the metric.
@@ -141,9 +146,9 @@ impl Controller {
     fn take(&mut self, now: Time, input: Input) {
         let mut changes = Changes::default();
         match input {
-            Input::Listed(list) => self.replace(list, &mut changes),
             Input::Applied(object) => self.apply(object, &mut changes),
             Input::Deleted(object) => self.delete(&object, &mut changes),
+            Input::Synced(kind) => drop(self.synced.insert(kind)),
             Input::Written(target, result) => {
                 let error = match result {
                     Ok(object) => {
@@ -199,44 +204,6 @@ impl Controller {
                 if same(known, &object.metadata.uid) {
                     self.cache.remove_node_pod_probe(name, changes);
                 }
-            }
-        }
-    }
-
-    /// Takes a list: what is not in it is gone. A list is believed even where it seems older than what is known.
-    fn replace(&mut self, list: List, changes: &mut Changes) {
-        match list {
-            List::Markers(items) => {
-                self.listed.insert("markers");
-                self.cache.markers.values_mut().for_each(|entry| entry.compiled.marker.metadata.resource_version.clear());
-                let kept: BTreeSet<Key> = items.iter().map(|item| Key::of(&item.metadata)).collect();
-                let gone: Vec<Key> = self.cache.markers.keys().filter(|key| !kept.contains(key)).cloned().collect();
-                gone.iter().for_each(|key| self.cache.remove_marker(key, changes));
-                items.into_iter().for_each(|item| self.apply(Object::Marker(item), changes));
-            }
-            List::Pods(items) => {
-                self.listed.insert("pods");
-                self.cache.pods.values_mut().for_each(|entry| entry.pod.metadata.resource_version.clear());
-                let kept: BTreeSet<Key> = items.iter().map(|item| Key::of(&item.metadata)).collect();
-                let gone: Vec<Key> = self.cache.pods.keys().filter(|key| !kept.contains(key)).cloned().collect();
-                gone.iter().for_each(|key| self.cache.remove_pod(key, changes));
-                items.into_iter().for_each(|item| self.cache.apply_pod(item, changes));
-            }
-            List::Nodes(items) => {
-                self.listed.insert("nodes");
-                let kept: BTreeSet<&String> = items.iter().map(|item| &item.metadata.name).collect();
-                let gone: Vec<String> = self.cache.nodes.keys().filter(|name| !kept.contains(name)).cloned().collect();
-                gone.iter().for_each(|name| self.cache.remove_node(name, changes));
-                items.into_iter().for_each(|item| self.apply(Object::Node(item), changes));
-            }
-            List::NodePodProbes(items) => {
-                self.listed.insert("nodepodprobes");
-                self.cache.node_pod_probes.values_mut().for_each(|object| object.metadata.resource_version.clear());
-                let kept: BTreeSet<&String> = items.iter().map(|item| &item.metadata.name).collect();
-                let gone: Vec<String> =
-                    self.cache.node_pod_probes.keys().filter(|name| !kept.contains(name)).cloned().collect();
-                gone.iter().for_each(|name| self.cache.remove_node_pod_probe(name, changes));
-                items.into_iter().for_each(|item| self.apply(Object::NodePodProbe(item), changes));
             }
         }
     }

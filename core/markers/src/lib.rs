@@ -19,6 +19,7 @@ mod mark;
 mod marked;
 mod plan;
 mod reason;
+mod schema;
 
 pub use agent::Agent;
 pub use cache::Action;
@@ -30,3 +31,4 @@ pub use mark::{DRIFT_AFTER, Marking, ProbeResult, Trigger, mark};
 pub use marked::Marked;
 pub use plan::{MarkerPlan, Plan, plan};
 pub use reason::Reason;
+pub use schema::missing_fields;

@@ -32,6 +32,17 @@ fn dropping_the_selector_is_missing_and_immutable() {
 }
 
 #[test]
+fn a_value_of_a_wrong_type_is_judged_no_further() {
+    let probe = json!({"name": "a", "containerName": "c", "probe": {"exec": {"command": ["x"]}}, "podConditionType": "t"});
+    let (old, mut new) = (marker(probe.clone()), marker(probe));
+    new["spec"]["selector"] = json!("app=x");
+    assert_eq!(pairs(&validate_pod_probe_marker(&new, Some(&old))), [("spec.selector".into(), "TypeInvalid")]);
+    new["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": "x"}]});
+    let errors = pairs(&validate_pod_probe_marker(&new, None));
+    assert_eq!(errors, [("spec.selector.matchExpressions[0].values".into(), "TypeInvalid")]);
+}
+
+#[test]
 fn escapes_are_judged_before_the_query_only() {
     for (path, good) in [("/a%20b", true), ("/a?x=%zz", true), ("/%", false), ("/%2", false), ("%é", false), ("", true)] {
         let probe = json!({"name": "a", "containerName": "c", "podConditionType": "t",

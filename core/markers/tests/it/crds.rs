@@ -112,3 +112,18 @@ fn the_embedded_server_gives_the_errors_of_the_vectors() {
         assert_eq!(got, expected.iter().map(|(field, kind)| (field.as_str(), kind.as_str())).collect(), "{name}");
     }
 }
+
+#[test]
+fn fields_that_a_foreign_definition_would_prune_are_found() {
+    for text in crds::ALL {
+        assert_eq!(markers::missing_fields(&yaml(text).unwrap()), Vec::<String>::new());
+    }
+    let mut foreign: Value = yaml(crds::NODE_POD_PROBES).unwrap();
+    let schema = &mut foreign["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    schema["status"]["properties"].as_object_mut().unwrap().remove("observedGeneration");
+    let probe = &mut schema["spec"]["properties"]["podProbes"]["items"]["properties"]["probes"]["items"]["properties"]["probe"];
+    probe["properties"].as_object_mut().unwrap().remove("periodMilliseconds");
+    let missing = ["spec.podProbes.probes.probe.periodMilliseconds", "status.observedGeneration"];
+    assert_eq!(markers::missing_fields(&foreign), missing);
+    assert_eq!(markers::missing_fields(&json!({"spec": "odd"})), Vec::<String>::new());
+}

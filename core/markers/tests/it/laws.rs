@@ -7,6 +7,7 @@ use api::marker::{NodePodProbe, PodProbeMarker, ProbeState};
 use api::meta::Condition;
 use api::{Node, Pod};
 use machine::Rng;
+use markers::agent::Runtime;
 use markers::{Compiled, Marked, MarkerPlan, Marking, ProbeResult, Trigger, mark, plan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -60,7 +61,8 @@ fn happen(world: &mut World, rng: &mut Rng) {
             world.put("podprobemarkers", object);
         }
         9 => world.delete("podprobemarkers", "ns", &pick(rng, "m", 3)),
-        10 => {
+        // Where agents run, nobody else writes states.
+        10 if !world.with_agents => {
             let name = pick(rng, "n", 3);
             if let Some(mut object) = world.server.get("nodepodprobes", "", &name).cloned() {
                 let entry = format!("m{}#p", rng.below(3));
@@ -219,6 +221,51 @@ proptest! {
         let sent = world.log.len();
         world.advance(Duration::from_secs(600));
         prop_assert_eq!(world.log[sent..].to_vec(), vec![]);
+    }
+
+    /// Controller and agents together, whatever happens: in the end every selected pod says what its probes say.
+    #[test]
+    fn the_whole_pipeline_settles(seed in any::<u64>(), steps in 1usize..40, lossy in 0u64..30) {
+        let (mut world, mut rng) = (World::new(seed), Rng::new(seed ^ 2));
+        (world.with_agents, world.lossy) = (true, lossy);
+        let mut started = BTreeMap::new();
+        for _ in 0..steps {
+            happen(&mut world, &mut rng);
+            for pod in world.server.list("pods") {
+                let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
+                // Now and then a container starts over.
+                if !started.contains_key(&uid) || rng.below(20) == 0 {
+                    started.insert(uid, world.start_container(&pod, "app", true, Duration::ZERO));
+                }
+            }
+            world.advance(Duration::from_millis(rng.below(1_500)));
+        }
+        world.lossy = 0;
+        // Agents of nodes that were made anew learn what runs there.
+        world.resync_agents();
+        for pod in world.server.list("pods") {
+            let (id, since) = started[pod["metadata"]["uid"].as_str().unwrap()].clone();
+            world.container_news(&pod, "app", &id, Runtime::Running, Some(since), true, world.now);
+        }
+        world.advance(Duration::from_secs(120));
+        let plan = world.left_over();
+        prop_assert!(plan.node_pod_probes.is_empty(), "{:?}", plan.node_pod_probes);
+        for object in world.server.list("nodepodprobes") {
+            for item in object["spec"]["podProbes"].as_array().unwrap() {
+                let pod = world.server.get("pods", "ns", item["name"].as_str().unwrap()).unwrap();
+                for entry in item["probes"].as_array().unwrap() {
+                    let (marker, _) = entry["name"].as_str().unwrap().split_once('#').unwrap();
+                    let type_ = format!("x.io/{marker}");
+                    let found = pod["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == type_.as_str());
+                    prop_assert_eq!(found.map(|c| &c["status"]), Some(&json!("True")), "{} of {}", type_, item["name"]);
+                }
+                prop_assert_eq!(&pod["metadata"]["labels"]["up"], "yes");
+            }
+        }
+        prop_assert_eq!(unmarked(&world), Vec::<String>::new());
+        world.server.writes.clear();
+        world.advance(Duration::from_secs(300));
+        prop_assert_eq!(&world.server.writes, &BTreeMap::new());
     }
 
     #[test]

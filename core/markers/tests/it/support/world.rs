@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use machine::{Machine, Rng, Time};
 use markers::agent::{self, ContainerNews, Finished, Launch, Runtime};
-use markers::controller::{Effect, Input, List, Object, Target};
+use markers::controller::{Effect, Input, Object, Target, Watched};
 use markers::{Agent, Controller, plan};
 use probe::{NodePolicy, Outcome};
 use serde_json::Value;
@@ -89,16 +89,12 @@ impl World {
 
     /// Tells the controller everything, as after a restart of either side.
     pub(crate) fn list_all(&mut self) {
-        self.server.events.clear();
-        let lists = [
-            List::Markers(parsed(self.server.list("podprobemarkers"))),
-            List::Pods(parsed(self.server.list("pods"))),
-            List::Nodes(parsed(self.server.list("nodes"))),
-            List::NodePodProbes(parsed(self.server.list("nodepodprobes"))),
-        ];
-        for list in lists {
-            self.step(Some(Input::Listed(list)));
+        for plural in ["podprobemarkers", "pods", "nodes", "nodepodprobes"] {
+            for object in self.server.list(plural) {
+                self.step(typed(plural, object).map(Input::Applied));
+            }
         }
+        Watched::ALL.into_iter().for_each(|kind| self.step(Some(Input::Synced(kind))));
     }
 
     pub(crate) fn put(&mut self, plural: &'static str, object: Value) {
@@ -241,6 +237,16 @@ impl World {
         let news = ContainerNews { uid, name: name.to_owned(), id: id.to_owned(), runtime, started_at, started };
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
         self.send_at(at, Message::ToAgent(node, Box::new(agent::Input::Container(news))));
+    }
+
+    /// Tells every agent what its object is, as after a restart of either side.
+    pub(crate) fn resync_agents(&mut self) {
+        for node in self.agents.keys().cloned().collect::<Vec<_>>() {
+            let object = self.server.get("nodepodprobes", "", &node).cloned();
+            let read = |object| serde_json::from_value(object).expect("the view reads what the server keeps");
+            let input = object.map_or(agent::Input::NoSpec, |object| agent::Input::Spec(Box::new(read(object))));
+            self.send_at(self.now, Message::ToAgent(node, Box::new(input)));
+        }
     }
 
     /// Tells the agent of a node what its object is, and gives a new node its agent.
