@@ -74,6 +74,7 @@ fn cores_depend_on_nothing_that_touches_the_world() {
         "machine",
         "api",
         "probe",
+        "pods",
         "endpoints",
         "markers",
         "profiles",

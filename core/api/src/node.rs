@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 use crate::meta::{Condition, Kind, ObjectMeta, Scope, null_default};
+use crate::pod::Amounts;
 
 /// The label with the zone that a node is in.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -76,6 +77,9 @@ pub struct NodeStatus {
     /// Addresses.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<NodeAddress>,
+    /// What pods can have of it.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Amounts::is_empty")]
+    pub allocatable: Amounts,
 }
 
 /// An address of a node.

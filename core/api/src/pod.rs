@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::meta::{Condition, Kind, ObjectMeta, Scope, null_default};
-use crate::{IntOrString, Timestamp};
+use crate::{IntOrString, Quantity, Timestamp};
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,7 +89,16 @@ pub struct PodSpec {
     /// Whether it shares the network of its node.
     #[serde(deserialize_with = "null_default")]
     pub host_network: bool,
+    /// Seconds after its start at which it is ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
+    /// What it takes beside its containers.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub overhead: Amounts,
 }
+
+/// Amounts by the name of their resource: `cpu`, `memory`, ...
+pub type Amounts = BTreeMap<String, Quantity>;
 
 /// A condition that must be `True` for the pod to be ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +156,65 @@ pub struct Container {
     /// Holds the other two back until it succeeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_probe: Option<Probe>,
+    /// What is done at its start and before its stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Box<Lifecycle>>,
+    /// What it needs and may use.
+    #[serde(deserialize_with = "null_default")]
+    pub resources: ResourceRequirements,
+}
+
+/// What a container needs and may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceRequirements {
+    /// Needs; a limit counts where nothing is said.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: Amounts,
+    /// May use.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: Amounts,
+}
+
+/// What is done at the start of a container and before its stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Lifecycle {
+    /// Right after its start; a failure ends the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub post_start: Option<LifecycleHandler>,
+    /// Before it is asked to stop, within the grace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_stop: Option<LifecycleHandler>,
+    /// The signal that asks it to stop, for example `SIGUSR1`; empty: `SIGTERM`.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub stop_signal: String,
+}
+
+/// How a hook is carried out: one member is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LifecycleHandler {
+    /// Runs a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecAction>,
+    /// Sends a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_get: Option<HttpGetAction>,
+    /// Kept by the API for old objects; always fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_socket: Option<TcpSocketAction>,
+    /// Waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<SleepAction>,
+}
+
+/// Waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SleepAction {
+    /// How long.
+    pub seconds: i64,
 }
 
 impl Container {
@@ -341,6 +409,9 @@ pub struct PodStatus {
     /// Why it is in this phase, as one word.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Why it is in this phase, for people.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// An address of a pod.

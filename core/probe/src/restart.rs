@@ -123,6 +123,11 @@ pub struct BackOff {
 }
 
 impl BackOff {
+    /// Returns the place after a restart that waited so long.
+    pub fn after(wait: Duration, steps: &BackOffSteps) -> BackOff {
+        BackOff { next: Some(wait.saturating_mul(2).clamp(steps.initial.min(steps.max), steps.max)) }
+    }
+
     /// Returns when an instance may be started again that ran from `started` to `exited`, however it ended.
     pub fn restart_at(&mut self, steps: &BackOffSteps, started: Time, exited: Time) -> Time {
         if exited.since(started) > LADDER_FORGOTTEN_AFTER {

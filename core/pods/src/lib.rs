@@ -1,0 +1,27 @@
+//! The life of a pod on its node.
+//!
+//! A [`PodMachine`] decides everything about one pod: when its address and volumes are asked for, the order in which
+//! containers start, hooks, probes, restarts with back-off, stops with grace, its status, its events, its end. A shell
+//! carries out the [`Effect`]s and tells what happened as [`Input`]s; it never decides. [`schedule()`] chooses the node.
+//!
+//! Invariants: no two instances of a container at once; nothing starts once the pod is to end; every pod that is to end
+//! does; a machine made from the status that another one wrote goes on where that one was.
+
+mod instances;
+mod machine;
+mod member;
+mod messages;
+mod notes;
+mod restore;
+mod schedule;
+mod settings;
+mod start;
+mod status;
+mod stop;
+mod writer;
+
+pub use machine::PodMachine;
+pub use messages::{Effect, Exit, Found, FoundState, Hook, HookResult, Input};
+pub use schedule::{Decision, Usage, pod_requests, schedule};
+pub use settings::Settings;
+pub use status::{CONTAINER_ID_PREFIX, Report};

@@ -1,0 +1,125 @@
+//! When the status is written: at once after a quiet time, else merged; again after a failure; never two writes at once.
+
+use machine::{Rng, Time};
+
+use crate::settings::{Doubling, RETRY_WRITE, RETRY_WRITE_MAX, WRITE_WINDOW};
+
+/// When the status of one pod is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    /// There is something to write.
+    wanted: bool,
+    under_way: bool,
+    last: Option<Time>,
+    retry_at: Option<Time>,
+    failures: Doubling,
+    rng: Rng,
+}
+
+impl Writer {
+    pub(crate) fn new(rng: Rng) -> Writer {
+        Writer { wanted: false, under_way: false, last: None, retry_at: None, failures: Doubling::default(), rng }
+    }
+
+    /// Sets whether what is known differs from what was sent.
+    pub(crate) fn want(&mut self, wanted: bool) {
+        self.wanted = wanted;
+    }
+
+    /// Returns whether the API has everything, as far as we know.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.wanted && !self.under_way && self.retry_at.is_none()
+    }
+
+    /// Returns whether a write is to begin now; if so, it has begun.
+    pub(crate) fn begin(&mut self, now: Time) -> bool {
+        let due = self.deadline().is_some_and(|at| at <= now);
+        if due {
+            (self.wanted, self.under_way, self.last, self.retry_at) = (false, true, Some(now), None);
+        }
+        due
+    }
+
+    /// Takes the end of a write; `again`: it failed and is to be repeated.
+    pub(crate) fn ended(&mut self, now: Time, again: bool) {
+        self.under_way = false;
+        if again {
+            let wait = self.failures.next(RETRY_WRITE, RETRY_WRITE_MAX);
+            // Between half of it and all of it, so that the pods of a node do not fall into step.
+            self.retry_at = Some(now + wait / 2 + (wait / 2).mul_f64(self.rng.fraction()));
+        } else {
+            self.failures = Doubling::default();
+        }
+    }
+
+    /// Returns when the next write begins, if nothing else happens.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match (self.under_way, self.retry_at) {
+            (true, _) => None,
+            // The latest state goes out with the retry, not before: the server is in trouble.
+            (false, Some(at)) => Some(at),
+            (false, None) => self.wanted.then(|| self.last.map_or(Time::ZERO, |last| last + WRITE_WINDOW)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn the_first_change_is_written_at_once_and_later_ones_together() {
+        let mut writer = Writer::new(Rng::new(1));
+        assert!(!writer.begin(at(1_000)), "nothing to write");
+        writer.want(true);
+        assert!(writer.begin(at(1_000)));
+        writer.ended(at(1_005), false);
+        for ms in [1_010, 1_020, 1_090] {
+            writer.want(true);
+            assert!(!writer.begin(at(ms)));
+            assert_eq!(writer.deadline(), Some(at(1_100)));
+        }
+        assert!(writer.begin(at(1_100)));
+        writer.ended(at(1_101), false);
+        assert!(writer.is_settled());
+        writer.want(true);
+        assert!(writer.begin(at(1_201)), "quiet since the last write");
+    }
+
+    #[test]
+    fn only_one_write_is_under_way() {
+        let mut writer = Writer::new(Rng::new(1));
+        writer.want(true);
+        assert!(writer.begin(at(0)));
+        writer.want(true);
+        assert!(!writer.begin(at(5_000)));
+        assert_eq!(writer.deadline(), None);
+        writer.ended(at(5_000), false);
+        assert!(writer.begin(at(5_000)));
+    }
+
+    #[test]
+    fn failures_wait_longer_and_longer_up_to_ten_seconds() {
+        let mut writer = Writer::new(Rng::new(7));
+        let (mut now, mut waits) = (at(0), Vec::new());
+        writer.want(true);
+        for _ in 0..9 {
+            assert!(writer.begin(now));
+            writer.ended(now, true);
+            assert!(!writer.is_settled());
+            let next = writer.deadline().unwrap();
+            waits.push(i64::try_from(next.since(now).as_millis()).unwrap());
+            now = next;
+        }
+        for (wait, most) in waits.iter().zip([200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000]) {
+            assert!((most / 2..=most).contains(wait), "{waits:?}");
+        }
+        writer.begin(now);
+        writer.ended(now, false);
+        assert!(writer.is_settled());
+    }
+}

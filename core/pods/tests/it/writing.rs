@@ -1,0 +1,83 @@
+//! When the status is written.
+
+use api::ProbeType;
+use probe::Report as Outcome;
+use serde_json::json;
+
+use crate::world::{World, container, plain};
+
+fn probed() -> serde_json::Value {
+    let probe = json!({"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 1});
+    container("app", json!({"readinessProbe": probe}))
+}
+
+#[test]
+fn changes_within_the_window_are_merged() {
+    let spec = json!({"containers": [plain("a"), plain("b"), plain("c")]});
+    let mut world = World::new(spec).begin();
+    world.pass_ms(1_000);
+    let before = world.writes.len();
+    world.exit("a", 1);
+    world.pass_ms(10);
+    world.exit("b", 1);
+    world.pass_ms(10);
+    world.exit("c", 1);
+    world.pass_ms(1_000);
+    let at: Vec<i64> = world.writes[before..].iter().map(|(at, ..)| *at).collect();
+    assert_eq!(at, [1_000, 1_100], "the first at once, the others together");
+}
+
+#[test]
+fn nothing_is_written_without_a_change() {
+    let mut world = World::new(json!({"containers": [probed()]})).begin();
+    world.answer("app", ProbeType::Readiness, Outcome::success());
+    world.pass_ms(500);
+    let writes = world.writes.len();
+    for _ in 0..100 {
+        world.pass_ms(1_000);
+        world.answer("app", ProbeType::Readiness, Outcome::success());
+    }
+    world.apply(|pod| pod["metadata"]["labels"] = json!({"a": "b"}));
+    assert_eq!(world.writes.len(), writes);
+}
+
+#[test]
+fn the_latest_state_arrives_when_the_api_returns() {
+    let mut world = World::new(json!({"containers": [probed(), plain("other")]})).begin();
+    world.answer("app", ProbeType::Readiness, Outcome::success());
+    world.pass_ms(500);
+    world.online = false;
+    let writes = world.writes.len();
+    for second in 0..60 {
+        world.pass_ms(1_000);
+        let outcome = if second % 2 == 0 { Outcome::failure("no") } else { Outcome::success() };
+        world.answer("app", ProbeType::Readiness, outcome);
+        if second == 20 {
+            world.exit("other", 1);
+        }
+    }
+    assert_eq!(world.said(&["start other"]).len(), 2, "restarts do not wait for the API");
+    let tries = world.said(&["write"]).len() - writes;
+    assert!((8..=20).contains(&tries), "{tries} tries in a minute");
+    world.online = true;
+    world.pass_ms(10_000);
+    assert_eq!(world.writes.len(), writes + 1, "once");
+    assert_eq!(world.condition("Ready"), "True");
+    assert_eq!(world.container("other")["restartCount"], 1);
+    assert!(world.said(&["launch"]).len() >= 60, "probing went on");
+}
+
+#[test]
+fn a_transition_keeps_the_instant_at_which_it_happened() {
+    let mut world = World::new(json!({"containers": [probed()]})).begin();
+    world.pass_ms(500);
+    world.online = false;
+    world.answer("app", ProbeType::Readiness, Outcome::success());
+    world.pass_ms(5_000);
+    world.online = true;
+    world.pass_ms(10_000);
+    let conditions = world.status()["conditions"].as_array().unwrap();
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+    assert_eq!(ready["lastTransitionTime"], "1970-01-01T00:16:40Z");
+    assert_eq!(ready["observedGeneration"], 1);
+}
