@@ -90,6 +90,20 @@ impl PodRecord {
         }
     }
 
+    /// Returns whether both say the same, the revision aside.
+    pub fn same_but_version(&self, other: &PodRecord) -> bool {
+        let state = |pod: &PodRecord| (pod.terminal, pod.has_addresses, pod.ready, pod.ready_transition, pod.deletion_asked);
+        state(self) == state(other)
+            && self.name == other.name
+            && self.uid == other.uid
+            && self.addresses == other.addresses
+            && self.node == other.node
+            && self.labels == other.labels
+            && self.hostname == other.hostname
+            && self.subdomain == other.subdomain
+            && self.ports == other.ports
+    }
+
     /// Returns whether the pod is being deleted.
     pub fn terminating(&self) -> bool {
         self.deletion_asked.is_some()

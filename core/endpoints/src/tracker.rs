@@ -57,14 +57,19 @@ impl Tracker {
         !self.deleting.remove(uid)
     }
 
-    /// Returns the generation of the last own write of a slice.
-    pub fn generation(&self, uid: &str) -> Option<i64> {
-        self.written.get(uid).copied()
+    /// Returns whether a slice was seen deleted, or is being deleted by this instance: nothing that is heard of it matters.
+    pub fn is_done_with(&self, uid: &str) -> bool {
+        self.gone.contains(uid) || self.deleting.contains(uid)
     }
 
     /// Notes that a sync begins: no answer can be outstanding, so nothing needs to be ignored any more.
     pub fn sync_started(&mut self) {
         self.gone.clear();
+    }
+
+    /// Notes that the slices were listed anew: what was being deleted and is not in the list is gone, without an event.
+    pub fn relisted(&mut self) {
+        self.deleting.clear();
     }
 
     /// Forgets a slice that belongs to somebody else now.

@@ -1,14 +1,18 @@
 //! lifecycle.yaml: syncs of one Service in a row, against an API that may drop fields.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use api::endpointslice::Endpoint;
 use api::endpointslice_rules::{drop_disabled_endpoint_fields, raises_endpoint_slice_generation};
 use api::{EndpointSlice, FeatureGates, Gate, Pod, Service};
-use endpoints::Settings;
+use endpoints::controller::{Answer, Effect, Input, Op, Resource};
+use endpoints::metrics::Metric;
 use endpoints::plan::{plan, writes};
 use endpoints::render::Writes;
 use endpoints::transitions::Churn;
+use endpoints::{Config, Controller, Settings};
+use machine::{Machine, Time};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
@@ -158,17 +162,98 @@ impl Recomputing {
     }
 }
 
+/// The controller itself, with a batch period as long as a step.
+struct Stepping {
+    controller: Controller,
+    now: Time,
+    pods: BTreeMap<String, Pod>,
+}
+
+impl Stepping {
+    const STEP: Duration = Duration::from_secs(10);
+
+    fn new(settings: &Settings, service: &Service, store: &Store) -> Stepping {
+        let config = Config { settings: *settings, batch: Stepping::STEP, ..Config::default() };
+        let (controller, now) = (Controller::new(config), Time::from_secs(1_000));
+        let mut stepping = Stepping { controller, now, pods: BTreeMap::new() };
+        stepping.feed(Input::Node(node().into()));
+        stepping.feed(Input::Service(service.clone().into()));
+        store.read().into_iter().for_each(|slice| stepping.feed(Input::Slice(slice.into())));
+        stepping
+    }
+
+    fn feed(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.controller.step(self.now, Some(input), &mut effects);
+        assert_eq!(effects, [], "nothing is due yet");
+    }
+
+    fn sync(&mut self, pods: &[Pod], store: &mut Store, gates: &FeatureGates) -> Synced {
+        let pods: BTreeMap<String, Pod> = pods.iter().map(|pod| (pod.metadata.name.clone(), pod.clone())).collect();
+        for name in self.pods.keys().filter(|name| !pods.contains_key(*name)).cloned().collect::<Vec<_>>() {
+            self.feed(Input::PodDeleted { namespace: "default".to_owned(), name });
+        }
+        pods.values().for_each(|pod| self.feed(Input::Pod(pod.clone().into())));
+        self.pods = pods;
+        self.now += Stepping::STEP;
+        let mut synced = Synced { writes: Writes::default(), churn: Churn::default() };
+        let mut effects = Vec::new();
+        for resource in [Resource::Pods, Resource::Services, Resource::Nodes, Resource::Slices] {
+            self.controller.step(self.now, Some(Input::ListEnded(resource)), &mut effects);
+        }
+        while !effects.is_empty() {
+            for effect in std::mem::take(&mut effects) {
+                let input = self.perform(effect, store, gates, &mut synced);
+                input.into_iter().for_each(|input| self.controller.step(self.now, Some(input), &mut effects));
+            }
+        }
+        store.read().into_iter().for_each(|slice| self.feed(Input::Slice(slice.into())));
+        synced
+    }
+
+    fn perform(&mut self, effect: Effect, store: &mut Store, gates: &FeatureGates, synced: &mut Synced) -> Option<Input> {
+        let write = match effect {
+            Effect::Write(write) => write,
+            Effect::Metric(Metric::Transition { from, to, count }) => {
+                synced.churn.transitions.insert((from, to), count);
+                return None;
+            }
+            _ => return None,
+        };
+        let answer = match write.op {
+            Op::Create { body } => {
+                let answer = store.put(&body, gates);
+                synced.writes.creates.push(body);
+                Answer::Written(answer.metadata.into())
+            }
+            Op::Update { name, body } => {
+                let answer = store.put(&body, gates);
+                synced.writes.updates.push((name, body));
+                Answer::Written(answer.metadata.into())
+            }
+            Op::Delete { name, uid } => {
+                store.slices.remove(&name);
+                synced.writes.deletes.push((name, uid));
+                Answer::Deleted
+            }
+        };
+        Some(Input::Answered { write: write.id, answer })
+    }
+}
+
 pub(crate) fn lifecycle(case: Case) -> Verdict {
     let given = &case.given;
     let publish = given.publish_not_ready_addresses;
     let service = service(publish, false);
-    let (mut store, mut controller) = (Store::default(), Recomputing::default());
+    let (mut store, mut recomputing) = (Store::default(), Recomputing::default());
+    let (mut store_of_steps, mut stepping) = (Store::default(), None);
     let mut gate = true;
     for (index, (step, expect)) in given.steps.iter().zip(&case.expect).enumerate() {
         if step.gate() != gate {
             // Gates are read at start-up: a new instance remembers nothing.
             gate = step.gate();
-            controller = Recomputing::default();
+            recomputing = Recomputing::default();
+            stepping = None;
         }
         let settings = Settings {
             max_endpoints_per_slice: given.max_endpoints_per_slice,
@@ -176,8 +261,12 @@ pub(crate) fn lifecycle(case: Case) -> Verdict {
             ..Settings::default()
         };
         let api = FeatureGates::default().with(Gate::EndpointSliceTerminatingCondition, step.api_gate.unwrap_or(gate));
-        let synced = controller.sync(&settings, &service, &pods(&step.pods), &mut store, &api);
-        check(&synced, &store, expect, publish).map_err(|why| format!("step {index}: {why}"))?;
+        let pods = pods(&step.pods);
+        let synced = recomputing.sync(&settings, &service, &pods, &mut store, &api);
+        check(&synced, &store, expect, publish).map_err(|why| format!("step {index}, recomputed: {why}"))?;
+        let stepping = stepping.get_or_insert_with(|| Stepping::new(&settings, &service, &store_of_steps));
+        let synced = stepping.sync(&pods, &mut store_of_steps, &api);
+        check(&synced, &store_of_steps, expect, publish).map_err(|why| format!("step {index}, incremental: {why}"))?;
     }
     Ok(())
 }

@@ -1,0 +1,276 @@
+//! One sync of one Service: it begins, its writes are answered, it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Note, NoteType, ObjectReference};
+use machine::Time;
+
+use crate::controller::flight::{End, Flight, Sent};
+use crate::controller::{Answer, Controller, Effect, Failure, Op, Resource, ServiceKey, Write, WriteId};
+use crate::hints::Mode;
+use crate::index::entry::{Draft, Outcome};
+use crate::metrics::{Metric, Operation, SyncResult, known_distribution};
+use crate::retry::backoff;
+use crate::service::ServiceRecord;
+
+/// The reason of the event for writes that failed; Kubernetes.
+pub const FAILED_TO_UPDATE: &str = "FailedToUpdateEndpointSlices";
+/// The reason of the event for hints that cannot be given; Kubernetes.
+pub const HINTS_DISABLED: &str = "TopologyAwareHintsDisabled";
+
+impl Controller {
+    /// Begins the sync of a Service.
+    pub(super) fn sync(&mut self, now: Time, key: ServiceKey, effects: &mut Vec<Effect>) {
+        if let Some(retry) = self.retries.get_mut(&key) {
+            if !retry.stale.is_empty() && now < retry.at {
+                // Deciding from an old view would only meet the same conflict.
+                let at = retry.at;
+                effects.push(Effect::Metric(Metric::Sync { result: SyncResult::Stale, duration: None }));
+                self.queue.add(key, at);
+                return;
+            }
+            retry.stale.clear();
+        }
+        let Some(outcome) = self.index.sync(now, &key) else { return };
+        for churn in &outcome.churn {
+            effects.push(Effect::Metric(Metric::Endpoints { added: churn.added, removed: churn.removed }));
+            let transitions = churn.transitions.iter();
+            effects.extend(transitions.map(|(&(from, to), &count)| Effect::Metric(Metric::Transition { from, to, count })));
+        }
+        self.note_mode(&key, effects);
+        let Outcome { creates, updates, deletes, trigger, .. } = outcome;
+        let service_uid = self.service(&key).expect("it was synced").uid.clone();
+        let mut flight = Flight {
+            service_uid,
+            started_at: now,
+            trigger,
+            waiting: Default::default(),
+            updates,
+            deletes,
+            events: Vec::new(),
+            again: None,
+            abandoned: false,
+            end: End::default(),
+            changes: 0,
+        };
+        self.send(&key, &mut flight, creates.into_iter().map(Sent::Slice).collect(), effects);
+        self.proceed(now, key, flight, effects);
+    }
+
+    fn service(&self, key: &ServiceKey) -> Option<&ServiceRecord> {
+        self.index.entry(key)?.service.as_ref()
+    }
+
+    /// Tells once that a Service asks for hints that are not provided.
+    fn note_mode(&mut self, key: &ServiceKey, effects: &mut Vec<Effect>) {
+        let service = self.service(key).expect("it was synced");
+        if service.spec.mode != Mode::Auto {
+            self.auto_noted.remove(key);
+        } else if !self.auto_noted.contains(key) {
+            let message = "Hints by share of zones (Auto) are not provided: endpoints carry no hints; \
+                           use spec.trafficDistribution instead";
+            effects.push(note(service, HINTS_DISABLED, message.to_owned()));
+            self.auto_noted.insert(key.clone());
+        }
+    }
+
+    fn send(&mut self, key: &ServiceKey, flight: &mut Flight, writes: Vec<Sent>, effects: &mut Vec<Effect>) {
+        for mut sent in writes {
+            self.next_write += 1;
+            let id = WriteId(self.next_write);
+            let op = match &mut sent {
+                Sent::Slice(Draft { name: None, body, .. }) => Op::Create { body: std::mem::take(body) },
+                Sent::Slice(Draft { name: Some(name), body, .. }) => {
+                    Op::Update { name: name.to_string(), body: std::mem::take(body) }
+                }
+                Sent::Delete { name, uid } => Op::Delete { name: name.to_string(), uid: uid.clone() },
+            };
+            effects.push(Effect::Write(Write { id, service: key.clone(), op }));
+            self.writes.insert(id, key.clone());
+            flight.waiting.insert(id, sent);
+        }
+    }
+
+    /// Sends what comes next when everything sent so far is answered; ends the sync when nothing is left.
+    fn proceed(&mut self, now: Time, key: ServiceKey, mut flight: Flight, effects: &mut Vec<Effect>) {
+        while flight.waiting.is_empty() {
+            let stopped = flight.abandoned || flight.end.over;
+            let updates = std::mem::take(&mut flight.updates);
+            if !stopped && !updates.is_empty() {
+                self.send(&key, &mut flight, updates.into_iter().map(Sent::Slice).collect(), effects);
+                continue;
+            }
+            let deletes = std::mem::take(&mut flight.deletes);
+            // The endpoints of a slice to delete may have their new place in one whose write failed.
+            if !stopped && flight.end.good() && !deletes.is_empty() {
+                let tracked = deletes.iter().map(|(_, uid)| uid.clone()).collect::<Vec<_>>();
+                self.index.change(&key, |entry| tracked.iter().for_each(|uid| entry.tracker.deleting(uid)));
+                let deletes = deletes.into_iter().map(|(name, uid)| Sent::Delete { name, uid });
+                self.send(&key, &mut flight, deletes.collect(), effects);
+                continue;
+            }
+            return self.end(now, key, flight, effects);
+        }
+        self.flights.insert(key, flight);
+    }
+
+    /// Takes the answer to a write.
+    pub(super) fn answered(&mut self, now: Time, id: WriteId, answer: Answer, effects: &mut Vec<Effect>) {
+        let Some(key) = self.writes.remove(&id) else { return };
+        let mut flight = self.flights.remove(&key).expect("a write that waits for its answer is under way");
+        let sent = flight.waiting.remove(&id).expect("a write that waits for its answer is under way");
+        match sent {
+            Sent::Slice(draft) => self.slice_answered(now, &key, &mut flight, draft, answer, effects),
+            Sent::Delete { name, uid } => self.delete_answered(&key, &mut flight, &name, &uid, answer, effects),
+        }
+        self.proceed(now, key, flight, effects);
+    }
+
+    fn slice_answered(
+        &mut self,
+        now: Time,
+        key: &ServiceKey,
+        flight: &mut Flight,
+        draft: Draft,
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        let failure = match answer {
+            Answer::Written(meta) => {
+                let operation = if draft.name.is_none() { Operation::Create } else { Operation::Update };
+                self.count(flight, operation, effects);
+                let latency = flight.trigger.map(|trigger| Metric::ProgrammingLatency(now.since(trigger)));
+                effects.extend(latency.map(Effect::Metric));
+                if !flight.abandoned {
+                    self.name(Resource::Slices, &key.namespace, &meta.name);
+                    self.index.adopt(key, *meta, draft);
+                }
+                return;
+            }
+            Answer::Deleted => Failure::Other("a write was answered as a delete".to_owned()),
+            Answer::Failed(failure) => failure,
+        };
+        match (failure, draft.name) {
+            (Failure::Conflict, Some(name)) => {
+                let seen = self.index.entry(key).and_then(|entry| entry.slices.get(&name));
+                let revision = seen.map(|slice| slice.meta.resource_version.clone()).unwrap_or_default();
+                flight.end.stale.insert(name.to_string(), revision);
+            }
+            (Failure::NotFound, Some(name)) => {
+                self.index.change(key, |entry| entry.expect_gone(&name));
+                flight.end.again = true;
+            }
+            (Failure::NamespaceTerminating, _) => flight.end.over = true,
+            (failure, name) => {
+                let what = name.map_or_else(|| "create a slice".to_owned(), |name| format!("update slice {name}"));
+                flight.end.error.get_or_insert(format!("failed to {what}: {}", describe(failure)));
+            }
+        }
+    }
+
+    fn delete_answered(
+        &mut self,
+        key: &ServiceKey,
+        flight: &mut Flight,
+        name: &Arc<str>,
+        uid: &str,
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        match answer {
+            // A conflict means that another slice has the name: the one that was meant is gone.
+            Answer::Deleted | Answer::Written(_) | Answer::Failed(Failure::NotFound | Failure::Conflict) => {
+                self.count(flight, Operation::Delete, effects);
+                self.index.change(key, |entry| entry.slices.remove(name));
+            }
+            Answer::Failed(failure) => {
+                self.index.change(key, |entry| entry.tracker.delete_failed(uid));
+                flight.end.error.get_or_insert(format!("failed to delete slice {name}: {}", describe(failure)));
+            }
+        }
+    }
+
+    fn count(&self, flight: &mut Flight, operation: Operation, effects: &mut Vec<Effect>) {
+        flight.changes += 1;
+        effects.push(Effect::Metric(Metric::Change(operation)));
+    }
+
+    fn end(&mut self, now: Time, key: ServiceKey, mut flight: Flight, effects: &mut Vec<Effect>) {
+        let again = flight.again.take();
+        let events = std::mem::take(&mut flight.events);
+        if !flight.abandoned {
+            self.judge(now, &key, flight, effects);
+        }
+        for event in events {
+            self.slice_event(now, event);
+        }
+        if let Some(at) = again {
+            self.enqueue(key, at);
+        }
+    }
+
+    /// Says how a sync ended, and when it is tried again.
+    fn judge(&mut self, now: Time, key: &ServiceKey, flight: Flight, effects: &mut Vec<Effect>) {
+        let end = flight.end;
+        if !end.good() {
+            // What the sync was for is still to be written.
+            let carried = flight.trigger;
+            self.index.change(key, |entry| {
+                entry.memory.settled = false;
+                entry.memory.carried = entry.memory.carried.into_iter().chain(carried).min();
+            });
+        }
+        let entry = self.index.entry(key).expect("an abandoned sync is not judged");
+        let service = entry.service.as_ref().expect("an abandoned sync is not judged");
+        let skipped = entry.memory.skipped.first().map(|pod| format!("the node of pod {pod} is unknown"));
+        let error = end.error.or(skipped.filter(|_| !end.over));
+        let result = match &error {
+            Some(_) => SyncResult::Error,
+            None if !end.stale.is_empty() || end.again => SyncResult::Stale,
+            None => SyncResult::Success,
+        };
+        let topology = if service.spec.mode == Mode::Auto { "Auto" } else { "Disabled" };
+        let traffic_distribution = service.traffic_distribution.as_deref().map_or("", known_distribution);
+        effects.push(Effect::Metric(Metric::Changed { count: flight.changes, topology, traffic_distribution }));
+        effects.push(Effect::Metric(Metric::Sync { result, duration: Some(now.since(flight.started_at)) }));
+        if let Some(error) = error {
+            let message = format!("Error updating Endpoint Slices for Service {}/{}: {error}", key.namespace, key.name);
+            effects.push(note(service, FAILED_TO_UPDATE, message));
+        }
+        if result == SyncResult::Success {
+            self.retries.remove(key);
+            return;
+        }
+        let retry = self.retries.entry(key.clone()).or_default();
+        retry.failures = retry.failures.saturating_add(1);
+        // What is known to have changed needs no wait, the first time.
+        let at_once = end.again && end.stale.is_empty() && result == SyncResult::Stale && retry.failures == 1;
+        let wait = if at_once { Duration::ZERO } else { backoff(retry.failures).max(self.bucket.take(now)) };
+        retry.stale = end.stale;
+        retry.at = now + wait;
+        let at = retry.at;
+        self.queue.add(key.clone(), at);
+    }
+}
+
+fn note(service: &ServiceRecord, reason: &'static str, message: String) -> Effect {
+    let object = ObjectReference {
+        api_version: "v1".to_owned(),
+        kind: "Service".to_owned(),
+        namespace: service.namespace.to_string(),
+        name: service.name.to_string(),
+        uid: service.uid.clone(),
+        ..ObjectReference::default()
+    };
+    Effect::Note(Note { object, type_: NoteType::Warning, reason, message })
+}
+
+fn describe(failure: Failure) -> String {
+    match failure {
+        Failure::Conflict => "conflict".to_owned(),
+        Failure::NotFound => "not found".to_owned(),
+        Failure::NamespaceTerminating => "the namespace is being terminated".to_owned(),
+        Failure::Other(text) => text,
+    }
+}

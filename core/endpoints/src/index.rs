@@ -1,0 +1,418 @@
+//! Pods, Services, nodes and slices as facts, kept so that one change costs what it touches.
+//!
+//! What a flip of one pod costs does not depend on how many endpoints its Service has: the pod knows its Services, each
+//! Service knows the pod's slice, and the text of that slice is changed in one place. A change of the Service itself, or of
+//! one of its slices by somebody else, recomputes that Service and nothing else.
+
+pub(crate) mod entry;
+mod increment;
+pub(crate) mod nodes;
+mod rebuild;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::endpointslice::CONTROLLER_NAME;
+use api::node::ZONE_LABEL;
+use api::{EndpointSlice, Node, ObjectMeta, Pod, Service};
+use machine::Time;
+
+use crate::index::entry::{Draft, Entry, Outcome};
+use crate::index::nodes::Nodes;
+use crate::matching::Selectors;
+use crate::metrics::Gauges;
+use crate::pod::PodRecord;
+use crate::requeue::{Belonging, PodChange, node_queues, slice_services};
+use crate::service::ServiceRecord;
+use crate::settings::Settings;
+
+/// A Service, by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceKey {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+/// A kind of object that the controller watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Pods of all namespaces.
+    Pods,
+    /// Services of all namespaces.
+    Services,
+    /// Nodes.
+    Nodes,
+    /// EndpointSlices of all namespaces.
+    Slices,
+}
+
+/// An object, by namespace (empty at cluster scope) and name.
+pub(crate) type ObjectKey = (Arc<str>, Arc<str>);
+
+/// The pods of a namespace, by name.
+pub(crate) type Pods = BTreeMap<Arc<str>, PodEntry>;
+
+/// A pod and the Services that select it.
+#[derive(Clone, Debug)]
+pub(crate) struct PodEntry {
+    pub(crate) record: PodRecord,
+    services: BTreeSet<Arc<str>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Namespace {
+    pods: Pods,
+    services: BTreeMap<Arc<str>, Entry>,
+    selectors: Selectors,
+    /// Which Service a managed slice belongs to.
+    owners: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// What a sync reads beside the Service.
+pub(crate) struct Scope<'a> {
+    pub(crate) now: Time,
+    pub(crate) pods: &'a Pods,
+    pub(crate) nodes: &'a Nodes,
+    pub(crate) settings: &'a Settings,
+}
+
+/// Everything that is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    settings: Settings,
+    namespaces: BTreeMap<Arc<str>, Namespace>,
+    nodes: Nodes,
+    gauges: Gauges,
+}
+
+/// What happened to a slice.
+#[derive(Clone, Debug)]
+pub(crate) enum SliceEvent {
+    Applied(Box<EndpointSlice>),
+    Deleted(Box<EndpointSlice>),
+}
+
+impl SliceEvent {
+    pub(crate) fn slice(&self) -> &EndpointSlice {
+        match self {
+            SliceEvent::Applied(slice) | SliceEvent::Deleted(slice) => slice,
+        }
+    }
+}
+
+impl Index {
+    pub(crate) fn new(settings: Settings) -> Index {
+        Index { settings, ..Index::default() }
+    }
+
+    pub(crate) fn gauges(&self) -> &Gauges {
+        &self.gauges
+    }
+
+    pub(crate) fn entry(&self, key: &ServiceKey) -> Option<&Entry> {
+        self.namespaces.get(&key.namespace)?.services.get(&key.name)
+    }
+
+    /// Lets `change` change what is known of a Service, and keeps the gauges right.
+    pub(crate) fn change<T>(&mut self, key: &ServiceKey, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let entry = self.namespaces.get_mut(&key.namespace)?.services.get_mut(&key.name)?;
+        let before = entry.contribution();
+        let result = change(entry);
+        self.gauges.replace(&before, &entry.contribution());
+        self.tidy(key);
+        Some(result)
+    }
+
+    /// Forgets a Service that is gone with its last slice, and its namespace if that is empty.
+    fn tidy(&mut self, key: &ServiceKey) {
+        let Some(namespace) = self.namespaces.get_mut(&key.namespace) else { return };
+        if namespace.services.get(&key.name).is_some_and(|entry| entry.service.is_none() && entry.slices.len() == 0) {
+            namespace.services.remove(&key.name);
+        }
+        if namespace.pods.is_empty() && namespace.services.is_empty() && namespace.owners.is_empty() {
+            self.namespaces.remove(&key.namespace);
+        }
+    }
+
+    /// Takes a pod; returns the Services to queue.
+    pub(crate) fn apply_pod(&mut self, now: Time, pod: &Pod) -> Vec<ServiceKey> {
+        let record = PodRecord::new(pod);
+        let space: Arc<str> = pod.metadata.namespace.as_str().into();
+        let namespace = self.namespaces.entry(Arc::clone(&space)).or_default();
+        let name = Arc::clone(&record.name);
+        let old = namespace.pods.get_mut(&name);
+        let change = old.as_ref().map_or(PodChange::Both, |old| PodChange::between(&old.record, &record));
+        let (old_services, services) = match old {
+            Some(old) if old.record.same_but_version(&record) => {
+                old.record = record;
+                return Vec::new();
+            }
+            Some(old) if old.record.labels == record.labels => (old.services.clone(), old.services.clone()),
+            Some(old) => (old.services.clone(), namespace.selectors.matching(&record.labels)),
+            None => (BTreeSet::new(), namespace.selectors.matching(&record.labels)),
+        };
+        let queued = change.services(&old_services, &services);
+        let (node, pod) = (Arc::clone(&record.node), PodEntry { record, services: services.clone() });
+        let old_node = namespace.pods.insert(Arc::clone(&name), pod).map(|old| old.record.node);
+        if old_node.as_ref() != Some(&node) {
+            let key = (Arc::clone(&space), Arc::clone(&name));
+            old_node.into_iter().for_each(|old| self.nodes.displace(&old, &key));
+            self.nodes.place(&node, key);
+        }
+        for service in old_services.difference(&services) {
+            namespace.entry(service).matching.remove(&name);
+        }
+        for service in services.difference(&old_services) {
+            namespace.entry(service).matching.insert(Arc::clone(&name));
+        }
+        namespace.touch(now, &name, old_services.union(&services), &self.nodes, &self.settings);
+        keys(&space, queued)
+    }
+
+    /// Takes a pod that is gone; returns the Services to queue.
+    pub(crate) fn delete_pod(&mut self, now: Time, space: &str, name: &str) -> Vec<ServiceKey> {
+        let Some((space, namespace)) = get_mut(&mut self.namespaces, space) else { return Vec::new() };
+        let Some((name, pod)) = namespace.pods.remove_entry(name) else { return Vec::new() };
+        self.nodes.displace(&pod.record.node, &(Arc::clone(&space), Arc::clone(&name)));
+        for service in &pod.services {
+            namespace.entry(service).matching.remove(&name);
+        }
+        namespace.touch(now, &name, pod.services.iter(), &self.nodes, &self.settings);
+        keys(&space, pod.services)
+    }
+
+    /// Takes a Service.
+    pub(crate) fn apply_service(&mut self, now: Time, service: &Service) -> ServiceKey {
+        let (namespace, name) = (service.metadata.namespace.as_str().into(), service.metadata.name.as_str().into());
+        let key = ServiceKey { namespace, name };
+        let record = ServiceRecord::new(service, &self.settings);
+        self.set_service(now, &key, record);
+        key
+    }
+
+    /// Takes a Service that is gone: nothing of it is remembered. Its slices are left to garbage collection.
+    pub(crate) fn delete_service(&mut self, now: Time, key: &ServiceKey) {
+        self.set_service(now, key, None);
+    }
+
+    fn set_service(&mut self, now: Time, key: &ServiceKey, record: Option<ServiceRecord>) {
+        let namespace = self.namespaces.entry(Arc::clone(&key.namespace)).or_default();
+        let entry = namespace.services.entry(Arc::clone(&key.name)).or_default();
+        let before = entry.contribution();
+        if entry.service != record {
+            let old = std::mem::replace(&mut entry.service, record);
+            let (old, new) = (old.as_ref(), entry.service.as_ref());
+            let reselects = old.map(|old| &old.spec.selector) != new.map(|new| &new.spec.selector);
+            if old.map(|old| &old.uid) != new.map(|new| &new.uid) {
+                entry.forget();
+            } else if old.map(|old| &old.spec) != new.map(|new| &new.spec) {
+                entry.memory.spec_changed.get_or_insert(now);
+            }
+            entry.memory.settled = false;
+            if reselects {
+                namespace.reselect(&key.name);
+            }
+        }
+        self.gauges.replace(&before, &namespace.services[&key.name].contribution());
+        self.tidy(key);
+    }
+
+    /// Takes a node; returns the Services to queue.
+    pub(crate) fn apply_node(&mut self, now: Time, node: &Node) -> Vec<ServiceKey> {
+        let zone = node.metadata.labels.get(ZONE_LABEL).map(String::as_str);
+        let (added, changed) = self.nodes.apply(&node.metadata.name, zone);
+        if !node_queues(added, changed) {
+            return Vec::new();
+        }
+        self.touch_node(now, &node.metadata.name)
+    }
+
+    /// Takes a node that is gone: its pods are looked at again at the next sync, which this does not cause.
+    pub(crate) fn delete_node(&mut self, now: Time, name: &str) {
+        self.nodes.delete(name);
+        self.touch_node(now, name);
+    }
+
+    fn touch_node(&mut self, now: Time, node: &str) -> Vec<ServiceKey> {
+        let mut touched = BTreeSet::new();
+        for (space, pod) in self.nodes.pods(node) {
+            let namespace = self.namespaces.get_mut(&space).expect("the pod is there");
+            let services = namespace.pods[&pod].services.clone();
+            namespace.touch(now, &pod, services.iter(), &self.nodes, &self.settings);
+            touched.extend(keys(&space, services));
+        }
+        touched.into_iter().collect()
+    }
+
+    /// Returns the Services whose sync must be over before an event of a slice can be judged.
+    pub(crate) fn concerned(&self, event: &SliceEvent) -> Vec<ServiceKey> {
+        let slice = event.slice();
+        let old = self.owner(slice);
+        let new = belonging(slice).ours().then(|| Arc::from(slice.service_name()));
+        keys(&slice.metadata.namespace.as_str().into(), old.into_iter().chain(new))
+    }
+
+    fn owner(&self, slice: &EndpointSlice) -> Option<Arc<str>> {
+        self.namespaces.get(slice.metadata.namespace.as_str())?.owners.get(slice.metadata.name.as_str()).cloned()
+    }
+
+    /// Takes an event of a slice; returns the Services to queue.
+    pub(crate) fn apply_slice(&mut self, event: SliceEvent) -> Vec<ServiceKey> {
+        let space: Arc<str> = event.slice().metadata.namespace.as_str().into();
+        let key = |service: &str| ServiceKey { namespace: Arc::clone(&space), name: service.into() };
+        let old = self.owner(event.slice());
+        let labels = (event.slice().service_name().to_owned(), event.slice().managed_by().to_owned());
+        let told = Belonging { service: &labels.0, managed_by: &labels.1 };
+        let was = old.as_ref().map(|service| Belonging { service, managed_by: CONTROLLER_NAME });
+        match event {
+            SliceEvent::Deleted(slice) => {
+                let (name, uid) = (&slice.metadata.name, &slice.metadata.uid);
+                let was = was.unwrap_or(told);
+                let news = self.change(&key(was.service), |entry| entry.observe_delete(name, uid)).unwrap_or(false);
+                if self.entry(&key(was.service)).is_none_or(|entry| entry.slices.get(name).is_none()) {
+                    self.disown(&space, name);
+                }
+                slice_services(Some(was), None, news).into_iter().map(key).collect()
+            }
+            SliceEvent::Applied(slice) => {
+                let managed = told.ours() && !told.service.is_empty();
+                if let Some(was) = was.filter(|was| !managed || was.service != told.service) {
+                    self.change(&key(was.service), |entry| entry.release(&slice.metadata.name));
+                    self.disown(&space, &slice.metadata.name);
+                }
+                let mut news = false;
+                if managed {
+                    let namespace = self.namespaces.entry(Arc::clone(&space)).or_default();
+                    namespace.owners.insert(slice.metadata.name.as_str().into(), told.service.into());
+                    namespace.services.entry(told.service.into()).or_default();
+                    news = self.change(&key(told.service), |entry| entry.observe(*slice)).unwrap_or(false);
+                }
+                slice_services(was, Some(told), news).into_iter().map(key).collect()
+            }
+        }
+    }
+
+    fn disown(&mut self, space: &str, slice: &str) {
+        if let Some(namespace) = self.namespaces.get_mut(space) {
+            namespace.owners.remove(slice);
+        }
+    }
+
+    /// Returns every known object of a kind, by namespace and name.
+    pub(crate) fn known(&self, resource: Resource) -> BTreeSet<ObjectKey> {
+        fn names<'a, T: 'a>(space: &Arc<str>, map: &'a BTreeMap<Arc<str>, T>) -> Vec<ObjectKey> {
+            map.keys().map(|name| (Arc::clone(space), Arc::clone(name))).collect()
+        }
+        let services = |namespace: &Namespace| -> BTreeMap<Arc<str>, ()> {
+            let there = namespace.services.iter().filter(|(_, entry)| entry.service.is_some());
+            there.map(|(name, _)| (Arc::clone(name), ())).collect()
+        };
+        if resource == Resource::Nodes {
+            return self.nodes.known().map(|name| (Arc::default(), Arc::clone(name))).collect();
+        }
+        let of = |(space, namespace): (&Arc<str>, &Namespace)| match resource {
+            Resource::Pods => names(space, &namespace.pods),
+            Resource::Services => names(space, &services(namespace)),
+            Resource::Slices => names(space, &namespace.owners),
+            Resource::Nodes => Vec::new(),
+        };
+        self.namespaces.iter().flat_map(of).collect()
+    }
+
+    /// Notes that the slices were listed anew.
+    pub(crate) fn relisted(&mut self) {
+        let entries = self.namespaces.values_mut().flat_map(|namespace| namespace.services.values_mut());
+        entries.for_each(|entry| entry.tracker.relisted());
+    }
+
+    /// Returns the event that a known slice is gone.
+    pub(crate) fn gone(&mut self, (space, name): &ObjectKey) -> Option<SliceEvent> {
+        let namespace = self.namespaces.get(space)?;
+        let metadata = namespace.services.get(namespace.owners.get(name)?)?.slices.get(name).map(|slice| slice.meta.clone());
+        match metadata {
+            Some(metadata) => Some(SliceEvent::Deleted(Box::new(EndpointSlice { metadata, ..EndpointSlice::default() }))),
+            None => {
+                // It was on its way out already.
+                self.disown(space, name);
+                None
+            }
+        }
+    }
+
+    /// Takes the answer to a create or an update.
+    pub(crate) fn adopt(&mut self, key: &ServiceKey, meta: ObjectMeta, draft: Draft) {
+        if let Some(namespace) = self.namespaces.get_mut(&key.namespace) {
+            namespace.owners.insert(meta.name.as_str().into(), Arc::clone(&key.name));
+        }
+        let max = self.settings.max_endpoints_per_slice;
+        self.change(key, |entry| entry.adopt(meta, draft, max));
+    }
+
+    /// Syncs a Service: returns what must be written, or `None` if the controller does not look after it.
+    pub(crate) fn sync(&mut self, now: Time, key: &ServiceKey) -> Option<Outcome> {
+        let namespace = self.namespaces.get_mut(&key.namespace)?;
+        let entry = namespace.services.get_mut(&key.name).filter(|entry| entry.service.is_some())?;
+        let before = entry.contribution();
+        let scope = Scope { now, pods: &namespace.pods, nodes: &self.nodes, settings: &self.settings };
+        entry.tracker.sync_started();
+        let outcome = if entry.memory.settled { entry.increment(&scope) } else { entry.rebuild(&scope) };
+        self.gauges.replace(&before, &entry.contribution());
+        Some(outcome)
+    }
+}
+
+impl Namespace {
+    fn entry(&mut self, service: &Arc<str>) -> &mut Entry {
+        self.services.get_mut(service).expect("pods are selected by known Services")
+    }
+
+    fn touch<'a>(
+        &mut self,
+        now: Time,
+        name: &Arc<str>,
+        services: impl Iterator<Item = &'a Arc<str>>,
+        nodes: &Nodes,
+        settings: &Settings,
+    ) {
+        for service in services {
+            let pod = self.pods.get(name).map(|pod| &pod.record);
+            let entry = self.services.get_mut(service).expect("pods are selected by known Services");
+            let pod = pod.filter(|_| entry.matching.contains(name));
+            entry.touch(now, name, pod, nodes, settings);
+        }
+    }
+
+    /// Finds anew which pods a Service selects.
+    fn reselect(&mut self, service: &Arc<str>) {
+        let entry = self.services.get_mut(service).expect("only known Services select");
+        for pod in std::mem::take(&mut entry.matching) {
+            self.pods.get_mut(&pod).expect("selected pods are known").services.remove(service);
+        }
+        let Some(record) = &entry.service else {
+            self.selectors.remove(service);
+            return;
+        };
+        self.selectors.insert(service, &record.spec.selector);
+        for (name, pod) in self.pods.iter_mut().filter(|(_, pod)| record.selects(&pod.record.labels)) {
+            pod.services.insert(Arc::clone(service));
+            entry.matching.insert(Arc::clone(name));
+        }
+    }
+}
+
+fn belonging(slice: &EndpointSlice) -> Belonging<'_> {
+    Belonging { service: slice.service_name(), managed_by: slice.managed_by() }
+}
+
+fn keys(namespace: &Arc<str>, services: impl IntoIterator<Item = Arc<str>>) -> Vec<ServiceKey> {
+    let key = |name| ServiceKey { namespace: Arc::clone(namespace), name };
+    services.into_iter().map(key).collect()
+}
+
+fn get_mut<'a, T>(map: &'a mut BTreeMap<Arc<str>, T>, key: &str) -> Option<(Arc<str>, &'a mut T)> {
+    let name = map.get_key_value(key).map(|(key, _)| Arc::clone(key))?;
+    let value = map.get_mut(key)?;
+    Some((name, value))
+}

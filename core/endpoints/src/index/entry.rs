@@ -1,0 +1,408 @@
+//! What the index holds of one Service.
+//!
+//! A Service is **settled** when its slices hold exactly what it wanted at its last sync: then the next sync has to look only
+//! at the pods that were touched since. Whatever cannot be told from touched pods (the Service changed, somebody else wrote a
+//! slice, a write failed) unsettles it, and the next sync recomputes it from what is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::endpointslice::Endpoint;
+use api::ip::Family;
+use api::{EndpointSlice, ObjectMeta};
+use machine::Time;
+
+use crate::content::{Content, Kinds, kind};
+use crate::index::nodes::Nodes;
+use crate::labels::owned_by;
+use crate::membership::{Standing, standing};
+use crate::metrics::{Contribution, known_distribution};
+use crate::pod::PodRecord;
+use crate::ports::{PortCache, Ports};
+use crate::record::Record;
+use crate::service::ServiceRecord;
+use crate::settings::Settings;
+use crate::tracker::Tracker;
+use crate::transitions::Churn;
+use crate::trigger_time::Stamp;
+
+/// What the index holds of one Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// The Service; `None`: it is gone, or the controller does not look after it.
+    pub(crate) service: Option<ServiceRecord>,
+    /// Its managed slices by name, whoever owns them; those being deleted count as gone.
+    pub(crate) slices: Slices,
+    /// Own writes.
+    pub(crate) tracker: Tracker,
+    /// The pods that it selects, endpoints or not.
+    pub(crate) matching: BTreeSet<Arc<str>>,
+    /// What is remembered from its last sync.
+    pub(crate) memory: Memory,
+}
+
+/// The slices of a Service, and how many of their endpoints are in which state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slices {
+    by_name: BTreeMap<Arc<str>, StoredSlice>,
+    published: Kinds,
+}
+
+impl Slices {
+    pub(crate) fn get(&self, name: &str) -> Option<&StoredSlice> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &StoredSlice)> {
+        self.by_name.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(crate) fn insert(&mut self, name: Arc<str>, slice: StoredSlice) {
+        slice.kinds.iter().zip(&mut self.published).for_each(|(count, total)| *total += count);
+        if let Some(replaced) = self.by_name.insert(name, slice) {
+            self.unpublish(&replaced.kinds);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<StoredSlice> {
+        let removed = self.by_name.remove(name)?;
+        self.unpublish(&removed.kinds);
+        Some(removed)
+    }
+
+    fn unpublish(&mut self, kinds: &Kinds) {
+        kinds.iter().zip(&mut self.published).for_each(|(count, total)| *total -= count);
+    }
+}
+
+/// What is remembered of a Service from its last sync.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// Whether the slices hold exactly what the members say.
+    pub(crate) settled: bool,
+    /// When that sync began.
+    pub(crate) synced_at: Option<Time>,
+    /// Pods to look at again.
+    pub(crate) touched: BTreeMap<Arc<str>, Touch>,
+    /// When the spec was first seen to change since that sync.
+    pub(crate) spec_changed: Option<Time>,
+    /// The trigger time of a sync that failed: what it was for is still to be written.
+    pub(crate) carried: Option<Time>,
+    /// Its endpoints.
+    pub(crate) members: BTreeMap<Arc<str>, Member>,
+    /// Its address families, in order.
+    pub(crate) families: Vec<FamilyState>,
+    /// Pods left out because their node is unknown.
+    pub(crate) skipped: BTreeSet<Arc<str>>,
+    /// Names new members.
+    pub(crate) next_id: u64,
+    pub(crate) ports: PortCache,
+}
+
+/// A pod to look at again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    /// Whether it is an endpoint now.
+    pub(crate) member: bool,
+    /// When that was last seen to change, or when the pod was first touched.
+    pub(crate) changed_at: Time,
+}
+
+/// A pod that was an endpoint at the last sync.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) id: u64,
+    pub(crate) stamp: Stamp,
+    /// Its endpoint in each family of the Service, in their order.
+    pub(crate) places: [Option<Place>; 2],
+}
+
+/// Where an endpoint is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) record: Arc<Record>,
+    pub(crate) ports: Arc<Ports>,
+    /// The name of its slice; `None` while that is being created.
+    pub(crate) slice: Option<Arc<str>>,
+}
+
+/// The endpoints of one family.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyState {
+    pub(crate) family: Family,
+    pub(crate) groups: BTreeMap<Arc<Ports>, GroupState>,
+    /// Groups with slices but without members: that of the placeholder, when settled.
+    pub(crate) unwanted: BTreeSet<Arc<Ports>>,
+    /// How many slices the family has.
+    pub(crate) slices: usize,
+    /// How many endpoints it has.
+    pub(crate) desired: usize,
+    /// How few slices could hold them, one for nobody aside.
+    pub(crate) desired_slices: usize,
+}
+
+/// The endpoints with equal ports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupState {
+    pub(crate) members: BTreeSet<Arc<str>>,
+    /// Its slices by their free room.
+    pub(crate) rooms: BTreeSet<(usize, Arc<str>)>,
+}
+
+/// A slice as the controller compares with it.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredSlice {
+    pub(crate) meta: ObjectMeta,
+    pub(crate) address_type: String,
+    pub(crate) ports: Arc<Ports>,
+    pub(crate) body: Body,
+    /// How many of its endpoints are in which state.
+    kinds: Kinds,
+}
+
+/// The endpoints of a stored slice.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// As somebody wrote them.
+    Observed(Vec<Endpoint>),
+    /// As this instance sent them.
+    Sent(Content),
+    /// As somebody wrote them, and what we would send; the two differ only where no write is due for it.
+    Both(Vec<Endpoint>, Content),
+}
+
+impl Body {
+    /// Returns the endpoints that the controller compares with.
+    pub(crate) fn endpoints(&self) -> std::borrow::Cow<'_, [Endpoint]> {
+        match self {
+            Body::Observed(endpoints) | Body::Both(endpoints, _) => endpoints.as_slice().into(),
+            Body::Sent(content) => content.endpoints().into(),
+        }
+    }
+
+    /// Returns the text that we would send for the slice as it is; there is one when the Service is settled.
+    pub(crate) fn content(&self) -> &Content {
+        match self {
+            Body::Sent(content) | Body::Both(_, content) => content,
+            Body::Observed(_) => panic!("a settled Service knows the text of its slices"),
+        }
+    }
+}
+
+/// A slice to write, with what it will hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    /// Its name; `None`: it is to be created.
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) family: Family,
+    pub(crate) ports: Arc<Ports>,
+    pub(crate) content: Content,
+    /// Members that go into a slice to be created.
+    pub(crate) members: Vec<Arc<str>>,
+    /// The JSON to send.
+    pub(crate) body: Vec<u8>,
+}
+
+/// What one sync wants done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) creates: Vec<Draft>,
+    pub(crate) updates: Vec<Draft>,
+    /// Names and uids.
+    pub(crate) deletes: Vec<(Arc<str>, String)>,
+    /// What changes in each family.
+    pub(crate) churn: Vec<Churn>,
+    pub(crate) trigger: Option<Time>,
+}
+
+impl Entry {
+    /// Forgets everything but the slices that are there: the Service is gone, or another has its name.
+    pub(crate) fn forget(&mut self) {
+        self.memory = Memory::default();
+        self.tracker = Tracker::default();
+    }
+
+    /// Notes that a pod that the Service selects, or selected, changed.
+    pub(crate) fn touch(&mut self, now: Time, name: &Arc<str>, pod: Option<&PodRecord>, nodes: &Nodes, settings: &Settings) {
+        let Some(service) = &self.service else { return };
+        let member = pod.is_some_and(|pod| {
+            standing(pod, service, nodes.fact(&pod.node), settings) == Standing::In
+                && service.spec.families.iter().any(|&family| pod.address(family).is_some())
+        });
+        let memory = &mut self.memory;
+        let before = match memory.touched.get(name) {
+            Some(touch) => *touch,
+            None => Touch { member: memory.members.contains_key(name), changed_at: now },
+        };
+        let changed_at = if before.member == member { before.changed_at } else { now };
+        memory.touched.insert(Arc::clone(name), Touch { member, changed_at });
+    }
+
+    /// Takes a slice that was added or changed; returns whether the Service must be synced.
+    pub(crate) fn observe(&mut self, slice: EndpointSlice) -> bool {
+        let (uid, generation) = (slice.metadata.uid.clone(), slice.metadata.generation);
+        let done_with = self.tracker.is_done_with(&uid);
+        let news = self.tracker.observed(&uid, generation, slice.metadata.deleting());
+        if done_with {
+            return news;
+        }
+        let name: Arc<str> = slice.metadata.name.as_str().into();
+        if slice.metadata.deleting() {
+            self.drop_slice(&name, &uid);
+            return news;
+        }
+        match self.slices.by_name.get_mut(&name).filter(|known| known.meta.uid == uid) {
+            Some(known) if older(&slice.metadata, &known.meta) => {}
+            // The content is the one we know; the metadata may have been touched.
+            Some(known) if generation == known.meta.generation && generation != 0 => {
+                let owner = self.service.as_ref().map_or("", |service| &service.uid);
+                self.memory.settled &= owned_by(&known.meta, owner) == owned_by(&slice.metadata, owner);
+                known.meta = slice.metadata;
+            }
+            _ => {
+                self.slices.insert(name, StoredSlice::observed(slice));
+                self.memory.settled = false;
+            }
+        }
+        news
+    }
+
+    /// Takes a slice that is gone; returns whether the Service must be synced.
+    pub(crate) fn observe_delete(&mut self, name: &str, uid: &str) -> bool {
+        self.drop_slice(name, uid);
+        self.tracker.observed_delete(uid)
+    }
+
+    /// Takes out a slice that the API does not have any more; the event of its end is still to come.
+    pub(crate) fn expect_gone(&mut self, name: &str) {
+        if let Some(slice) = self.slices.remove(name) {
+            self.tracker.deleting(&slice.meta.uid);
+            self.memory.settled = false;
+        }
+    }
+
+    /// Takes out a slice that belongs to somebody else now.
+    pub(crate) fn release(&mut self, name: &str) {
+        if let Some(slice) = self.slices.remove(name) {
+            self.tracker.forget(&slice.meta.uid);
+            self.memory.settled = false;
+        }
+    }
+
+    fn drop_slice(&mut self, name: &str, uid: &str) {
+        if self.slices.get(name).is_some_and(|slice| slice.meta.uid == uid) {
+            self.slices.remove(name);
+            self.memory.settled = false;
+        }
+    }
+
+    /// Takes the answer to a create or an update: what was sent is what is compared with from here on.
+    pub(crate) fn adopt(&mut self, meta: ObjectMeta, draft: Draft, max: usize) {
+        let name: Arc<str> = match &draft.name {
+            Some(name) => Arc::clone(name),
+            None => meta.name.as_str().into(),
+        };
+        self.tracker.wrote(&meta.uid, meta.generation);
+        let family = self.memory.families.iter().position(|state| state.family == draft.family);
+        if draft.name.is_none()
+            && let Some(family) = family
+        {
+            let room = max.saturating_sub(draft.content.len());
+            self.memory.families[family].house(&draft.ports, room, Arc::clone(&name));
+            for member in &draft.members {
+                if let Some(place) = self.memory.members.get_mut(member).and_then(|member| member.places[family].as_mut()) {
+                    place.slice = Some(Arc::clone(&name));
+                }
+            }
+        }
+        let slice = StoredSlice {
+            meta,
+            address_type: draft.family.name().to_owned(),
+            ports: draft.ports,
+            kinds: draft.content.kinds(),
+            body: Body::Sent(draft.content),
+        };
+        self.slices.insert(name, slice);
+    }
+
+    /// Returns what the Service adds to the gauges.
+    pub(crate) fn contribution(&self) -> Contribution {
+        let Some(service) = &self.service else { return Contribution::default() };
+        let families = &self.memory.families;
+        Contribution {
+            desired: families.iter().map(|state| state.desired).sum(),
+            desired_slices: families.iter().map(|state| state.desired_slices.max(1)).sum(),
+            slices: self.slices.len(),
+            published: self.slices.published,
+            traffic_distribution: service.traffic_distribution.as_deref().map(known_distribution),
+        }
+    }
+}
+
+/// Returns whether metadata is older than what is known of the same slice.
+fn older(meta: &ObjectMeta, known: &ObjectMeta) -> bool {
+    let revision = |meta: &ObjectMeta| meta.resource_version.parse::<u64>().ok();
+    let revised = matches!((revision(meta), revision(known)), (Some(new), Some(old)) if new < old);
+    meta.generation < known.generation || revised
+}
+
+impl StoredSlice {
+    fn observed(slice: EndpointSlice) -> StoredSlice {
+        let mut kinds = Kinds::default();
+        slice.endpoints.iter().for_each(|endpoint| kinds[kind(&endpoint.conditions)] += 1);
+        StoredSlice {
+            meta: slice.metadata,
+            address_type: slice.address_type,
+            ports: Arc::new(Ports::new(slice.ports)),
+            body: Body::Observed(slice.endpoints),
+            kinds,
+        }
+    }
+}
+
+impl FamilyState {
+    pub(crate) fn new(family: Family) -> FamilyState {
+        let (groups, unwanted) = (BTreeMap::new(), BTreeSet::new());
+        FamilyState { family, groups, unwanted, slices: 0, desired: 0, desired_slices: 0 }
+    }
+
+    /// Adds a pod to a group.
+    pub(crate) fn join(&mut self, ports: &Arc<Ports>, pod: Arc<str>, max: usize) {
+        let group = self.groups.entry(Arc::clone(ports)).or_default();
+        let before = group.members.len();
+        group.members.insert(pod);
+        self.resized(before, before + 1, max);
+        if before == 0 {
+            self.unwanted.remove(ports);
+        }
+    }
+
+    /// Takes a pod out of its group.
+    pub(crate) fn leave(&mut self, ports: &Arc<Ports>, pod: &Arc<str>, max: usize) {
+        let group = self.groups.get_mut(ports).expect("the group of a member");
+        group.members.remove(pod);
+        let after = group.members.len();
+        self.resized(after + 1, after, max);
+        if after == 0 {
+            self.unwanted.insert(Arc::clone(ports));
+        }
+    }
+
+    fn resized(&mut self, before: usize, after: usize, max: usize) {
+        self.desired = self.desired + after - before;
+        self.desired_slices = self.desired_slices + after.div_ceil(max) - before.div_ceil(max);
+    }
+
+    /// Adds a slice to a group.
+    pub(crate) fn house(&mut self, ports: &Arc<Ports>, room: usize, slice: Arc<str>) {
+        let group = self.groups.entry(Arc::clone(ports)).or_default();
+        group.rooms.insert((room, slice));
+        if group.members.is_empty() {
+            self.unwanted.insert(Arc::clone(ports));
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Syncs a settled Service from the pods that were touched, without looking at the others.
+//!
+//! The steps and their order are those of [`pack`](crate::pack): a slice that loses or changes an endpoint is written; what
+//! is new goes into written slices, the fullest first; what is left goes into the one other slice that it fills best, or into
+//! new ones; slices without endpoints are used again or deleted. Only which slices are looked at differs.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use machine::Time;
+
+use crate::content::Content;
+use crate::index::Scope;
+use crate::index::entry::{Draft, Entry, FamilyState, Member, Memory, Outcome, Place, Slices, Touch};
+use crate::membership::{Standing, record, standing};
+use crate::pod::PodRecord;
+use crate::ports::Ports;
+use crate::record::Record;
+use crate::render;
+use crate::service::ServiceRecord;
+use crate::transitions::{Churn, State};
+use crate::trigger_time::{Stamp, change_time};
+
+/// What changes in one family.
+#[derive(Default)]
+struct Edits {
+    churn: Churn,
+    groups: BTreeMap<Arc<Ports>, GroupEdits>,
+}
+
+/// What changes in one port group.
+#[derive(Default)]
+struct GroupEdits {
+    /// Slices that are written, with their new content; they are not in the group's rooms.
+    slices: BTreeMap<Arc<str>, Content>,
+    /// Endpoints without a slice, ascending pod name.
+    left: Vec<Arc<str>>,
+}
+
+/// A slice to be made, or a used one to be filled.
+struct New {
+    ports: Arc<Ports>,
+    content: Content,
+    members: Vec<Arc<str>>,
+}
+
+/// What a touched pod wants to be listed as, in each family.
+struct Wanted {
+    stamp: Stamp,
+    ports: Arc<Ports>,
+    records: [Option<Record>; 2],
+}
+
+impl Entry {
+    /// Returns what must be written for the pods that were touched since the last sync.
+    pub(crate) fn increment(&mut self, scope: &Scope<'_>) -> Outcome {
+        let service = self.service.as_ref().expect("only managed Services are synced");
+        let memory = &mut self.memory;
+        let touched = std::mem::take(&mut memory.touched);
+        let previous = memory.synced_at.replace(scope.now).expect("a settled Service was synced");
+        let mut trigger = memory.carried.take().into_iter().chain(memory.spec_changed.take()).min();
+        let mut edits: Vec<Edits> = memory.families.iter().map(|_| Edits::default()).collect();
+        for (pod, touch) in touched {
+            let record = scope.pods.get(&pod).map(|pod| &pod.record).filter(|_| self.matching.contains(&pod));
+            let change = Change { service, slices: &self.slices, scope, memory, edits: &mut edits };
+            trigger = trigger.into_iter().chain(change.apply(pod, record, touch, previous)).min();
+        }
+        let text = trigger.map(render::trigger_text);
+        let mut outcome = Outcome { trigger, ..Outcome::default() };
+        for (place, edits) in edits.into_iter().enumerate() {
+            let pack = Pack { service, slices: &self.slices, scope, place, memory, trigger: text.as_deref() };
+            pack.run(edits, &mut outcome);
+        }
+        outcome
+    }
+}
+
+/// The change of one pod.
+struct Change<'a> {
+    service: &'a ServiceRecord,
+    slices: &'a Slices,
+    scope: &'a Scope<'a>,
+    memory: &'a mut Memory,
+    edits: &'a mut Vec<Edits>,
+}
+
+impl Change<'_> {
+    /// Compares a pod with what it was at the last sync; returns the time of what changed.
+    fn apply(mut self, pod: Arc<str>, record: Option<&PodRecord>, touch: Touch, previous: Time) -> Option<Time> {
+        let wanted = record.and_then(|record| self.wanted(&pod, record));
+        if record.is_none() {
+            self.memory.skipped.remove(&pod);
+        }
+        let mut member = self.memory.members.remove(&pod);
+        let (before, after) = (member.as_ref().map(|member| &member.stamp), wanted.as_ref().map(|wanted| &wanted.stamp));
+        let time = change_time(before, after, touch.changed_at, previous);
+        let (records, ports) = match wanted {
+            Some(Wanted { stamp, ports, records }) => {
+                let next_id = &mut self.memory.next_id;
+                let member = member.get_or_insert_with(|| {
+                    *next_id += 1;
+                    Member { id: *next_id, stamp: stamp.clone(), places: [None, None] }
+                });
+                member.stamp = stamp;
+                (records, Some(ports))
+            }
+            None => ([None, None], None),
+        };
+        let Some(mut member) = member else { return time };
+        for (place, wanted) in records.into_iter().enumerate().take(self.memory.families.len()) {
+            self.edit(&pod, &mut member, place, wanted, ports.as_ref());
+        }
+        if member.places.iter().any(Option::is_some) {
+            self.memory.members.insert(pod, member);
+        }
+        time
+    }
+
+    /// Returns what a selected pod wants to be listed as, `None` if it is no endpoint.
+    fn wanted(&mut self, name: &Arc<str>, pod: &PodRecord) -> Option<Wanted> {
+        let node = self.scope.nodes.fact(&pod.node);
+        let standing = standing(pod, self.service, node, self.scope.settings);
+        if standing == Standing::NodeUnknown {
+            self.memory.skipped.insert(Arc::clone(name));
+        } else {
+            self.memory.skipped.remove(name);
+        }
+        if standing != Standing::In {
+            return None;
+        }
+        let mut records = [None, None];
+        for (record_of, state) in records.iter_mut().zip(&self.memory.families) {
+            *record_of = record(pod, self.service, state.family, node, self.scope.settings);
+        }
+        records.iter().any(Option::is_some).then(|| Wanted {
+            stamp: Stamp::from(pod),
+            ports: self.memory.ports.ports(&self.service.spec.ports, pod),
+            records,
+        })
+    }
+
+    /// Compares a pod with what it was in one family.
+    fn edit(&mut self, pod: &Arc<str>, member: &mut Member, place: usize, wanted: Option<Record>, ports: Option<&Arc<Ports>>) {
+        let (state, edits) = (&mut self.memory.families[place], &mut self.edits[place]);
+        let max = self.scope.settings.max_endpoints_per_slice;
+        let publish = self.service.spec.publish_not_ready;
+        let state_of = |record: &Record| State::of(&record.conditions, publish);
+        let (namespace, mode) = (&self.service.namespace, self.service.spec.mode);
+        let current = member.places[place].take();
+        if let (Some(current), Some(wanted), Some(ports)) = (&current, &wanted, ports)
+            && current.record.same_identity(wanted)
+            && current.ports == *ports
+        {
+            edits.churn.count(state_of(&current.record), state_of(wanted));
+            if *current.record != *wanted {
+                let slice = current.slice.as_ref().expect("a member of a settled Service has a slice");
+                edits.content(&current.ports, slice, state, self.slices, max).replace(member.id, wanted, namespace, mode);
+            }
+            let record = if *current.record == *wanted { Arc::clone(&current.record) } else { Arc::new(wanted.clone()) };
+            member.places[place] = Some(Place { record, ..current.clone() });
+            return;
+        }
+        if let Some(current) = current {
+            let slice = current.slice.as_ref().expect("a member of a settled Service has a slice");
+            edits.content(&current.ports, slice, state, self.slices, max).remove(member.id);
+            state.leave(&current.ports, pod, max);
+            edits.churn.count(state_of(&current.record), State::Absent);
+        }
+        if let (Some(wanted), Some(ports)) = (wanted, ports) {
+            edits.churn.count(State::Absent, state_of(&wanted));
+            state.join(ports, Arc::clone(pod), max);
+            edits.groups.entry(Arc::clone(ports)).or_default().left.push(Arc::clone(pod));
+            member.places[place] = Some(Place { record: Arc::new(wanted), ports: Arc::clone(ports), slice: None });
+        }
+    }
+}
+
+impl Edits {
+    fn content<'e>(
+        &'e mut self,
+        ports: &Arc<Ports>,
+        name: &Arc<str>,
+        state: &mut FamilyState,
+        slices: &Slices,
+        max: usize,
+    ) -> &'e mut Content {
+        self.groups.entry(Arc::clone(ports)).or_default().content(ports, name, state, slices, max)
+    }
+}
+
+impl GroupEdits {
+    /// Returns the content of a slice for changing it; the slice leaves its group's rooms.
+    fn content(
+        &mut self,
+        ports: &Arc<Ports>,
+        name: &Arc<str>,
+        state: &mut FamilyState,
+        slices: &Slices,
+        max: usize,
+    ) -> &mut Content {
+        self.slices.entry(Arc::clone(name)).or_insert_with(|| {
+            let content = slices.get(name).expect("members are in known slices").body.content().clone();
+            let group = state.groups.get_mut(ports).expect("a known slice has its group");
+            group.rooms.remove(&(max.saturating_sub(content.len()), Arc::clone(name)));
+            content
+        })
+    }
+}
+
+/// Steps 2 and 3 of packing, for one family.
+struct Pack<'a> {
+    service: &'a ServiceRecord,
+    slices: &'a Slices,
+    scope: &'a Scope<'a>,
+    place: usize,
+    memory: &'a mut Memory,
+    trigger: Option<&'a str>,
+}
+
+/// The slices that are written, by name.
+type Written = BTreeMap<Arc<str>, (Arc<Ports>, Content)>;
+
+impl Pack<'_> {
+    fn run(mut self, mut edits: Edits, outcome: &mut Outcome) {
+        let (mut written, mut news, mut deletes) = (Written::new(), Vec::new(), Vec::new());
+        let vanished = self.vanished(&mut edits);
+        for (ports, edits) in self.in_order(edits.groups) {
+            self.pack_group(&ports, edits, &mut written, &mut news, &mut deletes);
+        }
+        deletes.extend(vanished);
+        if deletes.len() == self.state().slices && news.is_empty() {
+            match self.placeholder(&deletes) {
+                Some(kept) => {
+                    deletes.retain(|name| *name != kept);
+                    self.house(&Arc::default(), 0, &kept);
+                }
+                None => news.push(New { ports: Arc::default(), content: Content::default(), members: Vec::new() }),
+            }
+        }
+        let mut deleted = Vec::new();
+        for name in deletes {
+            match news.pop() {
+                Some(new) => {
+                    new.members.iter().for_each(|pod| self.settle(pod, &name));
+                    written.insert(name, (new.ports, new.content));
+                }
+                None => deleted.push(name),
+            }
+        }
+        deleted.sort();
+        outcome.churn.push(edits.churn);
+        self.finish(written, news, deleted, outcome);
+    }
+
+    fn state(&mut self) -> &mut FamilyState {
+        &mut self.memory.families[self.place]
+    }
+
+    /// Takes out the groups that nobody is in any more; returns their slices, by name.
+    fn vanished(&mut self, edits: &mut Edits) -> BTreeSet<Arc<str>> {
+        let state = self.state();
+        let mut vanished = BTreeSet::new();
+        for ports in std::mem::take(&mut state.unwanted) {
+            let group = state.groups.remove(&ports).expect("unwanted groups are known");
+            vanished.extend(group.rooms.into_iter().map(|(_, name)| name));
+            vanished.extend(edits.groups.remove(&ports).into_iter().flat_map(|edits| edits.slices.into_keys()));
+        }
+        vanished
+    }
+
+    /// Returns the groups in the order of their first pods.
+    fn in_order(&mut self, groups: BTreeMap<Arc<Ports>, GroupEdits>) -> Vec<(Arc<Ports>, GroupEdits)> {
+        let state = self.state();
+        let first = |ports: &Arc<Ports>| state.groups[ports].members.first().cloned();
+        let mut groups: Vec<_> = groups.into_iter().map(|(ports, edits)| (first(&ports), ports, edits)).collect();
+        groups.sort_by(|a, b| a.0.cmp(&b.0));
+        groups.into_iter().map(|(_, ports, edits)| (ports, edits)).collect()
+    }
+
+    fn pack_group(
+        &mut self,
+        ports: &Arc<Ports>,
+        mut edits: GroupEdits,
+        written: &mut Written,
+        news: &mut Vec<New>,
+        deletes: &mut Vec<Arc<str>>,
+    ) {
+        let max = self.scope.settings.max_endpoints_per_slice;
+        let mut left = std::mem::take(&mut edits.left);
+        deletes.extend(edits.slices.iter().filter(|(_, content)| content.is_empty()).map(|(name, _)| Arc::clone(name)));
+        edits.slices.retain(|_, content| !content.is_empty());
+        let mut fullest: Vec<(Reverse<usize>, Arc<str>)> =
+            edits.slices.iter().map(|(name, content)| (Reverse(content.len()), Arc::clone(name))).collect();
+        fullest.sort();
+        for (len, name) in fullest {
+            let room = max.saturating_sub(len.0).min(left.len());
+            let content = edits.slices.get_mut(&name).expect("listed from these");
+            self.fill(content, left.drain(..room), Some(&name));
+        }
+        while !left.is_empty() {
+            match self.best_fit(ports, left.len()) {
+                Some(name) => {
+                    let content = edits.content(ports, &name, &mut self.memory.families[self.place], self.slices, max);
+                    self.fill(content, left.drain(..), Some(&name));
+                }
+                None => {
+                    let members: Vec<Arc<str>> = left.drain(..max.min(left.len())).collect();
+                    let mut content = Content::default();
+                    self.fill(&mut content, members.iter().cloned(), None);
+                    news.push(New { ports: Arc::clone(ports), content, members });
+                }
+            }
+        }
+        written.extend(edits.slices.into_iter().map(|(name, content)| (name, (Arc::clone(ports), content))));
+    }
+
+    /// Returns the unchanged slice of a group that has the least room left after taking this many, if they are fewer than a
+    /// slice holds and one slice can take them all.
+    fn best_fit(&mut self, ports: &Arc<Ports>, count: usize) -> Option<Arc<str>> {
+        if count >= self.scope.settings.max_endpoints_per_slice {
+            return None;
+        }
+        let group = self.state().groups.get(ports).expect("it has members");
+        group.rooms.range((count, Arc::from(""))..).next().map(|(_, name)| Arc::clone(name))
+    }
+
+    /// Returns the first slice that already is the placeholder; labels and owner are right in a settled Service.
+    fn placeholder(&self, candidates: &[Arc<str>]) -> Option<Arc<str>> {
+        let is_one = |name: &&Arc<str>| {
+            let slice = self.slices.get(name).expect("known slices");
+            slice.ports.is_empty() && slice.body.content().is_empty()
+        };
+        candidates.iter().filter(is_one).min().cloned()
+    }
+
+    /// Appends endpoints to a slice; its name is noted if it has one.
+    fn fill(&mut self, content: &mut Content, pods: impl Iterator<Item = Arc<str>>, slice: Option<&Arc<str>>) {
+        for pod in pods {
+            let member = self.memory.members.get_mut(&pod).expect("it is to be placed");
+            let place = member.places[self.place].as_mut().expect("it is to be placed");
+            content.push(member.id, &place.record, &self.service.namespace, self.service.spec.mode);
+            place.slice = slice.cloned();
+        }
+    }
+
+    fn settle(&mut self, pod: &Arc<str>, slice: &Arc<str>) {
+        let member = self.memory.members.get_mut(pod).expect("it is to be placed");
+        member.places[self.place].as_mut().expect("it is to be placed").slice = Some(Arc::clone(slice));
+    }
+
+    fn house(&mut self, ports: &Arc<Ports>, len: usize, slice: &Arc<str>) {
+        let room = self.scope.settings.max_endpoints_per_slice.saturating_sub(len);
+        self.state().house(ports, room, Arc::clone(slice));
+    }
+
+    /// Turns what was decided into writes.
+    fn finish(mut self, written: Written, news: Vec<New>, deleted: Vec<Arc<str>>, outcome: &mut Outcome) {
+        let family = self.state().family;
+        for (name, (ports, content)) in written {
+            self.house(&ports, content.len(), &name);
+            let meta = &self.slices.get(&name).expect("known slices").meta;
+            let body = render::update(self.service, meta, family, &ports, &content, self.trigger);
+            outcome.updates.push(Draft { name: Some(name), family, ports, content, members: Vec::new(), body });
+        }
+        self.state().slices = self.state().slices + news.len() - deleted.len();
+        for New { ports, content, members } in news {
+            let body = render::create(self.service, family, &ports, &content, self.trigger);
+            outcome.creates.push(Draft { name: None, family, ports, content, members, body });
+        }
+        for name in deleted {
+            let uid = self.slices.get(&name).expect("known slices").meta.uid.clone();
+            outcome.deletes.push((name, uid));
+        }
+    }
+}
