@@ -16,7 +16,7 @@ use crate::world::{Fault, World};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn pod(name: &str) -> Value {
-    let number: u32 = name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    let number: u32 = name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number");
     json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-uid"), "labels": {"app": "web"}},
         "spec": {"nodeName": "n1"},
