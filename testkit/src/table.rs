@@ -14,7 +14,7 @@ use Runner::{NotYetWired, Package};
 /// Every vector file, as `topic/file`, and who runs it. A file that is not here is an error.
 pub const FILES: &[(&str, Runner)] = &[
     ("api-server/apply", NotYetWired),
-    ("api-server/crd", NotYetWired),
+    ("api-server/crd", Package("lifesign-apiserver")),
     ("api-server/crud", Package("lifesign-apiserver")),
     ("api-server/deletion", Package("lifesign-apiserver")),
     ("api-server/discovery", Package("lifesign-apiserver")),

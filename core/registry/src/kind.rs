@@ -9,7 +9,8 @@ use api::field::Error;
 use api::json;
 
 use crate::builtin::{self, Builtin, Context, MetaRules, Part};
-use crate::custom::{CLEANUP_FINALIZER, Custom};
+use crate::crd;
+use crate::custom::Custom;
 use crate::events;
 use crate::model;
 use crate::pipeline::World;
@@ -110,14 +111,14 @@ impl Kind {
                 builtin::default(*kind, object, context);
                 match kind {
                     Builtin::Service => builtin::assign_service(object, world.cluster_ip.as_deref(), &world.node_ports),
-                    Builtin::CustomResourceDefinition => hold_until_cleaned(object),
+                    Builtin::CustomResourceDefinition => crd::default_definition(object),
                     _ => {}
                 }
                 builtin::drop_disabled(*kind, object, None, context);
                 stored(*kind, object);
             }
             Rules::Custom(custom) => {
-                if custom.status
+                if custom.version.status
                     && let Some(members) = object.as_object_mut()
                 {
                     members.remove("status");
@@ -137,6 +138,9 @@ impl Kind {
                 inward(*kind, new);
                 builtin::prepare_update(*kind, part, new, old, context);
                 builtin::default(*kind, new, context);
+                if *kind == Builtin::CustomResourceDefinition {
+                    crd::default_definition(new);
+                }
                 builtin::drop_disabled(*kind, new, Some(old), context);
                 stored(*kind, new);
             }
@@ -154,7 +158,7 @@ impl Kind {
             Rules::Virtual => Vec::new(),
             Rules::Builtin(Builtin::CustomResourceDefinition) => {
                 let mut errors = builtin::validate_create(Builtin::CustomResourceDefinition, object, context);
-                errors.extend(Vec::<Error>::new());
+                errors.extend(crd::validate_definition(object, None));
                 errors
             }
             Rules::Builtin(kind) => builtin::validate_create(*kind, &seen(*kind, object), context),
@@ -173,7 +177,7 @@ impl Kind {
             Rules::Builtin(Builtin::CustomResourceDefinition) => {
                 let mut errors = builtin::validate_update(Builtin::CustomResourceDefinition, part, new, old, context);
                 if part == Part::Main {
-                    errors.extend(Vec::<Error>::new());
+                    errors.extend(crd::validate_definition(new, Some(old)));
                 }
                 errors
             }
@@ -196,7 +200,7 @@ impl Kind {
             Rules::Virtual => false,
             Rules::Builtin(kind) => builtin::generation_changes(*kind, new, old),
             Rules::Custom(custom) => {
-                let ignored = |key: &str| key == "metadata" || (key == "status" && custom.status);
+                let ignored = |key: &str| key == "metadata" || (key == "status" && custom.version.status);
                 let content = |object: &Value| -> Vec<(String, Value)> {
                     let members = object.as_object().into_iter().flatten();
                     members.filter(|(key, _)| !ignored(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -209,8 +213,9 @@ impl Kind {
     /// Returns what the client is to be told although nothing is wrong.
     pub fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
         match &self.rules {
-            Rules::Virtual | Rules::Custom(_) => Vec::new(),
-            Rules::Builtin(Builtin::CustomResourceDefinition) => Vec::new(),
+            Rules::Virtual => Vec::new(),
+            Rules::Custom(custom) => custom.version.deprecation.iter().cloned().collect(),
+            Rules::Builtin(Builtin::CustomResourceDefinition) => crd::definition_warnings(new),
             Rules::Builtin(kind) => builtin::warnings(*kind, new, old, context),
         }
     }
@@ -268,20 +273,9 @@ fn stored(kind: Builtin, object: &mut Value) {
     }
 }
 
-/// A definition stays until its objects are gone.
-fn hold_until_cleaned(definition: &mut Value) {
-    let metadata = json::object_mut(definition, &["metadata"]);
-    let finalizers = metadata.entry("finalizers").or_insert_with(|| Value::Array(Vec::new()));
-    if let Some(finalizers) = finalizers.as_array_mut()
-        && !finalizers.iter().any(|finalizer| finalizer.as_str() == Some(CLEANUP_FINALIZER))
-    {
-        finalizers.push(CLEANUP_FINALIZER.into());
-    }
-}
-
 /// The main endpoint keeps the stored status; the status endpoint keeps everything else.
 fn split_status(custom: &Custom, part: Part, new: &mut Value, old: &Value) {
-    if !custom.status {
+    if !custom.version.status {
         return;
     }
     let (Some(members), Some(stored)) = (new.as_object_mut(), old.as_object()) else { return };

@@ -18,7 +18,8 @@ use testkit::{Suite, Verdict};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
+    "crd",
     "crud",
     "deletion",
     "discovery",

@@ -1,7 +1,8 @@
 //! CustomResourceDefinitions: names are accepted, versions are served, and the objects go before the definition.
 
-use registry::custom;
+use registry::crd;
 use registry::deletion::{DeleteOptions, Propagation};
+use registry::resource::{self, Resource};
 use registry::state::{Stored, key, prefix};
 use registry::status::Status;
 use serde_json::Value;
@@ -26,10 +27,12 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
         .filter(|(other, _)| other.as_ref() != place.as_ref())
         .map(|(_, stored)| stored.object())
         .collect();
-    let now = api::Timestamp(server.0.clock.now());
+    let now = server.0.clock.now();
+    let builtins = resource::builtins();
+    let builtins: Vec<&Resource> = builtins.iter().map(|resource| resource.as_ref()).collect();
     let change = |current: &Stored| {
         let mut object = current.object();
-        object["status"] = custom::definition_status(&object, &others, now);
+        object["status"] = crd::accept_names(&object, &others, &builtins, now);
         Ok(object)
     };
     let catalog = server.catalog();
@@ -68,7 +71,7 @@ async fn finish(server: &Server, name: &str, definition: &Value) -> Result<(), S
         return Ok(()); // their own end brings us back here
     }
     let kind = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("definitions are built in");
-    match remove_finalizer(server, kind, "", name, custom::CLEANUP_FINALIZER).await {
+    match remove_finalizer(server, kind, "", name, crd::CLEANUP_FINALIZER).await {
         Err(status) if status.code != 404 => Err(status),
         _ => {
             server.refresh_catalog();

@@ -93,7 +93,7 @@ fn openapi_documents(catalog: &Catalog) -> BTreeMap<String, (String, Bytes)> {
     let served: Vec<openapi::Served<'_>> = catalog
         .kinds()
         .iter()
-        .map(|kind| openapi::Served { resource: &kind.resource, schema: kind.custom().map(|custom| custom.openapi_schema()) })
+        .map(|kind| openapi::Served { resource: &kind.resource, schema: kind.custom().map(|custom| &custom.version.open_api) })
         .collect();
     let document = |(group, version): (&str, &str)| {
         let document = openapi::document(group, version, &served, &git_version());

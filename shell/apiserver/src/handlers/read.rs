@@ -100,13 +100,13 @@ pub(crate) fn render_table(
     let include = table::Include::parse(call.parameters.text("includeObject")).unwrap_or_default();
     let now = server.0.clock.now();
     let kind_name = kind.resource.kind.as_str();
-    let own = kind.custom().map(|custom| custom.columns());
+    let own = kind.custom().map(|custom| custom.version.columns.columns());
     let all = own.unwrap_or_else(|| table::columns(kind_name));
     let mut shown = if columns { table::Table::new(version, include, all) } else { table::Table::continued(version, include) };
     for object in objects {
         let object = typed(kind, object.clone());
         let row = match kind.custom() {
-            Some(custom) => custom.row(&object, now),
+            Some(custom) => custom.version.columns.row(&object, now),
             None => table::row(kind_name, &object, now),
         };
         shown.push(row, &object);

@@ -134,7 +134,7 @@ async fn finalize(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Cal
 
 /// Returns the `Scale` of an object.
 fn scale_of(kind: &Kind, object: &Value) -> Value {
-    if let Some(scale) = kind.custom().and_then(|custom| custom.scale.as_ref()?.read(object)) {
+    if let Some(scale) = kind.custom().and_then(|custom| custom.version.scale.as_ref()?.read(object)) {
         return scale;
     }
     let metadata = |field: &str| object["metadata"][field].clone();
@@ -153,7 +153,7 @@ fn scale_of(kind: &Kind, object: &Value) -> Value {
 
 /// Writes the number of replicas that an object shall have.
 fn set_replicas(kind: &Kind, object: &mut Value, replicas: i64) {
-    match kind.custom().and_then(|custom| custom.scale.as_ref()) {
+    match kind.custom().and_then(|custom| custom.version.scale.as_ref()) {
         Some(paths) => paths.write(object, replicas),
         None => drop(json::object_mut(object, &["spec"]).insert("replicas".into(), replicas.into())),
     }
