@@ -130,11 +130,6 @@ impl Reports {
         self.waiting.as_ref().map(|_| self.bucket.next())
     }
 
-    /// Forgets a text that waits.
-    pub(super) fn drop_waiting(&mut self) {
-        self.waiting = None;
-    }
-
     fn report(&mut self, now: Time, state: ProbeState, message: String) {
         let kept = self.last.as_ref().filter(|last| last.state == state).map(|last| last.transition_at);
         self.last = Some(Reported { state, message, at: now, transition_at: kept.unwrap_or(now) });

@@ -150,7 +150,6 @@ impl Worker {
             self.id = instance.id.clone();
             // Silent if it failed before, whatever the reason was.
             if self.reports.state() == Some(ProbeState::Failed) {
-                self.reports.drop_waiting();
                 return (Told::Nothing, abandoned);
             }
             let text = format!("container \"{}\" is not running", self.entry.container_name);
@@ -217,10 +216,7 @@ impl Worker {
     fn reset(&mut self, now: Time, text: &str) -> (Told, bool) {
         let abandoned = self.forget(now);
         let told = match self.reports.state() {
-            None | Some(ProbeState::Unknown) if text.is_empty() => {
-                self.reports.drop_waiting();
-                Told::Nothing
-            }
+            None | Some(ProbeState::Unknown) if text.is_empty() => Told::Nothing,
             _ => self.reports.tell(now, ProbeState::Unknown, text),
         };
         (told, abandoned)

@@ -125,6 +125,7 @@ struct Running {
     id: String,
     since: Time,
     startup: bool,
+    started: bool,
 }
 
 struct Run {
@@ -180,7 +181,8 @@ impl Run {
         }
         if let Some(place) = step.started {
             let (pod, name) = self.container(&place)?;
-            let running = self.containers.get(&place).ok_or(format!("no container {place}"))?;
+            let running = self.containers.get_mut(&place).ok_or(format!("no container {place}"))?;
+            running.started = true;
             let (id, since) = (running.id.clone(), Some(running.since));
             self.world.container_news(&pod, &name, &id, Runtime::Running, since, true, self.world.now);
         }
@@ -191,6 +193,16 @@ impl Run {
     fn node(&mut self, name: &str) {
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         self.world.put("nodes", json!({"metadata": {"name": name}, "spec": {}, "status": ready}));
+        // An agent that comes after its pods learns what runs.
+        self.world.resync_agents();
+        for (place, running) in &self.containers {
+            let Ok((pod, container)) = self.container(place) else { continue };
+            if pod["spec"]["nodeName"] == name {
+                let at = running.since.max(self.world.now);
+                let (id, since, started) = (running.id.clone(), Some(running.since), running.started);
+                self.world.container_news(&pod, &container, &id, Runtime::Running, since, started, at);
+            }
+        }
     }
 
     fn apply(&mut self, object: Value) -> Verdict {
@@ -218,7 +230,7 @@ impl Run {
         for (name, startup) in short.containers.iter().map(ShortContainer::parts) {
             let (id, since) = self.world.start_container(&pod, name, !startup, Duration::ZERO);
             let place = format!("{}/{}/{name}", short.namespace, short.name);
-            self.containers.insert(place, Running { id, since, startup });
+            self.containers.insert(place, Running { id, since, startup, started: !startup });
         }
     }
 
@@ -240,7 +252,7 @@ impl Run {
         let startup = self.containers.get(place).is_some_and(|running| running.startup);
         self.world.container_news(&pod, &name, "", Runtime::Terminated, None, false, self.world.now);
         let (id, since) = self.world.start_container(&pod, &name, !startup, Duration::from_secs(1));
-        self.containers.insert(place.to_owned(), Running { id, since, startup });
+        self.containers.insert(place.to_owned(), Running { id, since, startup, started: !startup });
         Ok(())
     }
 
@@ -254,10 +266,16 @@ impl Run {
         Ok((self.pod(pod)?, name.to_owned()))
     }
 
+    /// Returns whether every container of a pod runs and is started.
+    fn runs(&self, pod: &str) -> bool {
+        let mut own = self.containers.iter().filter(|(place, _)| place.rsplit_once('/').is_some_and(|(of, _)| of == pod));
+        own.all(|(_, running)| running.started && running.since <= self.world.now)
+    }
+
     fn check(&self, expect: &Expect) -> Verdict {
         let mut wrong = Vec::new();
         for (place, pod) in &expect.pods {
-            wrong.extend(check_pod(&self.pod(place)?, pod).err().map(|why| format!("pod {place}:\n{why}")));
+            wrong.extend(check_pod(&self.pod(place)?, pod, self.runs(place)).err().map(|why| format!("pod {place}:\n{why}")));
         }
         for (node, entries) in &expect.node_pod_probes {
             let got = self.world.server.get("nodepodprobes", "", node).map(entries_of);
@@ -278,7 +296,7 @@ impl Run {
     }
 }
 
-fn check_pod(pod: &Value, expect: &ExpectPod) -> Verdict {
+fn check_pod(pod: &Value, expect: &ExpectPod, runs: bool) -> Verdict {
     let got = |section: &str, wanted: &BTreeMap<String, Option<String>>| -> BTreeMap<String, Value> {
         wanted.keys().map(|key| (key.clone(), pod["metadata"][section][key].clone())).collect()
     };
@@ -291,10 +309,10 @@ fn check_pod(pod: &Value, expect: &ExpectPod) -> Verdict {
         });
         (type_.clone(), got)
     };
-    // A pod whose containers all run is ready when its gates are open.
+    // A pod is ready when its containers run and its gates are open.
     let gates = pod["spec"]["readinessGates"].as_array().cloned().unwrap_or_default();
     let open = |gate: &Value| find(gate["conditionType"].as_str().unwrap_or_default()).is_some_and(|c| c["status"] == "True");
-    let ready = expect.ready.map(|_| gates.iter().all(open));
+    let ready = expect.ready.map(|_| runs && gates.iter().all(open));
     same(
         &json!({"labels": expect.labels, "annotations": expect.annotations, "conditions": expect.conditions, "ready": expect.ready}),
         &json!({
