@@ -82,13 +82,21 @@ pub async fn launch(shim: &ShimProgram, dir: impl Into<PathBuf>, spec: &Containe
     }
     dir.write_spec(spec)?;
     let complaints = dir.path().join("shim.err");
-    let mut child = Command::new(&shim.path)
+    let spawned = Command::new(&shim.path)
         .args(&shim.args)
         .arg(dir.spec_path())
         .stdin(Stdio::from(lock))
         .stdout(Stdio::piped())
         .stderr(Stdio::from(std::fs::File::create(&complaints)?))
-        .spawn()?;
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            // Nothing was started: the directory may be tried again.
+            std::fs::remove_file(dir.spec_path())?;
+            return Err(error.into());
+        }
+    };
     let mut report = String::new();
     let stdout = child.stdout.take().expect("piped above");
     let answer = tokio::time::timeout(START_TIMEOUT, BufReader::new(stdout).read_line(&mut report)).await;

@@ -43,11 +43,6 @@ impl Deadline {
             self.next = self.at.min(now + self.step);
         }
     }
-
-    /// Returns whether the time is up.
-    pub fn is_past(&self) -> bool {
-        Instant::now() >= self.at
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Reading the logs of a container, across rotated files and while it writes.
 //!
-//! A container has a directory with one folder per instance, named by its number (`0`, `1`, ...: the restart count). What is read
-//! is what the program wrote, byte for byte; options cut whole lines off its beginning and bytes off its end.
+//! What is read is what the program wrote, byte for byte; options cut whole lines off its beginning and bytes off its end.
 
 pub mod cri;
 mod files;
@@ -9,7 +8,7 @@ mod select;
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +17,7 @@ use futures::stream::BoxStream;
 use tokio::io::unix::AsyncFd;
 
 use crate::processes;
-use crate::state::StateDir;
+use crate::state::{StateDir, instance_dir, instances};
 use files::Files;
 use select::Selection;
 
@@ -60,22 +59,6 @@ pub enum LogError {
 
 /// A log as it is read, piece by piece.
 pub type LogStream = BoxStream<'static, io::Result<Bytes>>;
-
-/// Returns the numbers of a container's instances, oldest first.
-pub fn instances(container_dir: &Path) -> io::Result<Vec<u64>> {
-    let entries = match std::fs::read_dir(container_dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
-    let mut found: Vec<u64> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// Returns the directory of an instance.
-pub fn instance_dir(container_dir: &Path, number: u64) -> PathBuf {
-    container_dir.join(number.to_string())
-}
 
 /// Reads the log of a container's newest instance, or of the one before.
 pub fn read(container_dir: &Path, options: &LogOptions) -> Result<LogStream, LogError> {

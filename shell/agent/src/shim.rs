@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use machine::Time;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
@@ -70,19 +71,15 @@ async fn contain(dir: &StateDir, spec: &ContainerSpec) -> io::Result<ExitRecord>
     let tried_at = wall();
     let pid = match start(spec, stdout_end.into(), stderr_end.into()) {
         Ok(pid) => pid,
-        Err(failure) => {
-            return Ok(ExitRecord {
-                exit_code: failure.exit_code,
-                signal: None,
-                reason: failure.reason.to_owned(),
-                message: failure.message,
-                started_at: tried_at.as_micros(),
-                finished_at: wall().as_micros(),
-            });
-        }
+        Err(failure) => return Ok(failure.record(tried_at)),
     };
     let started_at = wall();
-    write_pids(dir, pid, started_at.as_micros())?;
+    if let Err(error) = write_pids(dir, pid, started_at.as_micros()) {
+        // Nobody could find it again: better not to have it.
+        processes::kill_instance(Some(own_pid()), &spec.id, true);
+        let message = format!("cannot write the state of the container: {error}");
+        return Ok(StartFailure { exit_code: 128, reason: "StartError", message }.record(tried_at));
+    }
     report();
 
     let mut output = Output {
@@ -116,9 +113,22 @@ struct StartFailure {
     message: String,
 }
 
+impl StartFailure {
+    fn record(self, tried_at: Time) -> ExitRecord {
+        ExitRecord {
+            exit_code: self.exit_code,
+            signal: None,
+            reason: self.reason.to_owned(),
+            message: self.message,
+            started_at: tried_at.as_micros(),
+            finished_at: wall().as_micros(),
+        }
+    }
+}
+
 fn start(spec: &ContainerSpec, stdout: Stdio, stderr: Stdio) -> Result<Pid, StartFailure> {
     let mut command = command(spec, &spec.command).map_err(|error| start_failure(spec, &error))?;
-    command.env(MARKER, &spec.id).stdout(stdout).stderr(stderr);
+    command.stdout(stdout).stderr(stderr);
     let child = command.spawn().map_err(|error| start_failure(spec, &error))?;
     Ok(Pid::from_child(&child))
 }

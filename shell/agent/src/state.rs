@@ -8,6 +8,7 @@
 //! | `log.N` | shim | output, CRI format, the highest N is the newest |
 //! | `exit.json` | shim, as its last act | how it ended |
 //!
+//! The directory of a container has one such folder per instance, named by its number (`0`, `1`, ...: the restart count).
 //! Files appear by rename, so a reader sees all of one or none of it, whoever was killed meanwhile.
 
 use std::collections::BTreeMap;
@@ -251,6 +252,34 @@ impl StateDir {
     }
 }
 
+/// Returns the numbers of a container's instances, oldest first.
+pub fn instances(container_dir: &Path) -> io::Result<Vec<u64>> {
+    let entries = match std::fs::read_dir(container_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut found: Vec<u64> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Returns the directory of an instance.
+pub fn instance_dir(container_dir: &Path, number: u64) -> PathBuf {
+    container_dir.join(number.to_string())
+}
+
+/// Removes all but the newest `keep` instances of a container; one whose shim lives stays.
+pub fn prune(container_dir: &Path, keep: usize) -> io::Result<()> {
+    let numbers = instances(container_dir)?;
+    for number in &numbers[..numbers.len().saturating_sub(keep)] {
+        let dir = StateDir::new(instance_dir(container_dir, *number));
+        if dir.lock()?.is_some() {
+            std::fs::remove_dir_all(dir.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the wall clock, as shims and logs write it.
 pub(crate) fn wall() -> Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -287,5 +316,20 @@ mod tests {
         assert!(dir.lock().unwrap().is_none(), "a copy keeps it");
         drop(copy);
         assert!(dir.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn old_instances_are_removed_unless_they_live() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in [0, 1, 2, 10] {
+            StateDir::new(instance_dir(folder.path(), number)).create().unwrap();
+        }
+        let alive = StateDir::new(instance_dir(folder.path(), 1)).lock().unwrap();
+        prune(folder.path(), 2).unwrap();
+        assert_eq!(instances(folder.path()).unwrap(), [1, 2, 10]);
+        drop(alive);
+        prune(folder.path(), 5).unwrap();
+        assert_eq!(instances(folder.path()).unwrap(), [1, 2, 10]);
+        assert_eq!(instances(&folder.path().join("none")).unwrap(), Vec::<u64>::new());
     }
 }

@@ -7,7 +7,7 @@ mod files;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path};
 
 use api::json::{get, int, items, text};
 use serde_json::Value;
@@ -49,6 +49,10 @@ pub fn prepare(
     std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).map_err(root)?;
     for volume in items(pod, &["spec", "volumes"]) {
         let name = text(volume, &["name"]);
+        // The API server has checked that; a name that leads elsewhere would be a way out of the pod's directory.
+        if !matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]) {
+            return Err(ConfigError::Path { volume: name.to_owned(), path: name.to_owned() }.into());
+        }
         let target = dir.join(name);
         let io = |source| VolumeError::Io { volume: name.to_owned(), source };
         match content(pod, volume, references, surroundings)? {
@@ -197,11 +201,6 @@ fn give(path: &Path, group: Option<u32>, surroundings: &Surroundings) -> io::Res
     std::os::unix::fs::chown(path, None, Some(group))?;
     // What is made in it belongs to the group too.
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o2777))
-}
-
-/// Returns where a volume is.
-pub fn path(dir: &Path, volume: &str) -> PathBuf {
-    dir.join(volume)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ fn an_empty_dir_is_made_once_and_keeps_its_files() {
     let volume = json!({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}});
     let warnings = prepared(&dir, volume.clone(), json!([])).unwrap();
     assert_eq!(warnings, ["volume \"v\" is a plain directory; not enforced: medium, sizeLimit"]);
-    std::fs::write(path(&dir, "v").join("kept"), "x").unwrap();
+    std::fs::write(dir.join("v/kept"), "x").unwrap();
     prepared(&dir, volume, json!([])).unwrap();
     assert_eq!(read(&dir, "kept").0, "x");
     assert_eq!(std::fs::metadata(dir.join("v")).unwrap().permissions().mode() & 0o777, 0o777);
@@ -68,6 +68,9 @@ fn what_is_missing_or_leads_out_is_refused() {
     assert!(refused(item("none", "x"), json!([])).contains("couldn't find key none"));
     for path in ["/etc/passwd", "../x", "a/../../x", ""] {
         assert!(refused(item("a.conf", path), json!([])).contains("must be relative"), "{path}");
+    }
+    for name in ["..", "a/b", "/", ""] {
+        assert!(refused(json!({"name": name, "emptyDir": {}}), json!([])).contains("must be relative"), "{name}");
     }
     let folder = tempfile::tempdir().unwrap();
     prepared(folder.path(), json!({"name": "v", "secret": {"secretName": "none", "optional": true}}), json!([])).unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use agent::container::{Instance, launch};
 use agent::logs::{self, LogError, LogOptions};
-use agent::state::{ContainerSpec, LogLimits};
+use agent::state::{ContainerSpec, LogLimits, instance_dir, instances};
 use futures::StreamExt;
 
 use crate::support::{shell, shim, start};
@@ -30,14 +30,14 @@ async fn the_newest_instance_is_read_or_the_one_before() {
     let previous = LogOptions { previous: true, ..LogOptions::default() };
     assert!(matches!(logs::read(folder.path(), &LogOptions::default()).err(), Some(LogError::NotStarted)));
     for number in [0, 9, 10] {
-        run(&logs::instance_dir(folder.path(), number), &shell(&format!("echo instance {number}"))).await;
+        run(&instance_dir(folder.path(), number), &shell(&format!("echo instance {number}"))).await;
         if number == 0 {
             assert!(matches!(logs::read(folder.path(), &previous).err(), Some(LogError::NoPrevious)));
         }
     }
     assert_eq!(text(folder.path(), &LogOptions::default()).await, "instance 10\n");
     assert_eq!(text(folder.path(), &previous).await, "instance 9\n");
-    assert_eq!(logs::instances(folder.path()).unwrap(), [0, 9, 10]);
+    assert_eq!(instances(folder.path()).unwrap(), [0, 9, 10]);
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_follower_sees_every_line_until_the_end() {
     let script = "echo one; until [ -e \"$GO\" ]; do sleep 0.01; done; echo two; printf three; exit 1";
     let mut spec = shell(script);
     spec.env.insert("GO".to_owned(), go.to_str().unwrap().to_owned());
-    let dir = logs::instance_dir(folder.path(), 0);
+    let dir = instance_dir(folder.path(), 0);
     let _running = start(&dir, &spec).await;
     let mut stream = logs::read(folder.path(), &LogOptions { follow: true, ..LogOptions::default() }).unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap(), "one\n");
@@ -65,7 +65,7 @@ async fn a_follower_goes_across_rotated_files() {
     let mut spec = shell("i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done");
     // Enough files that a slow reader loses nothing.
     spec.log = LogLimits { max_bytes: 10_000, max_files: 1000 };
-    let dir = logs::instance_dir(folder.path(), 0);
+    let dir = instance_dir(folder.path(), 0);
     let launched = launch(&shim(), &dir, &spec).await.unwrap();
     let followed = text(folder.path(), &LogOptions { follow: true, ..LogOptions::default() }).await;
     let expected: String = (0..3000).map(|index| format!("line {index}\n")).collect();
@@ -83,7 +83,7 @@ async fn a_follower_with_a_tail_goes_on() {
     let go = folder.path().join("go");
     let mut spec = shell("echo one; echo two; until [ -e \"$GO\" ]; do sleep 0.01; done; echo three");
     spec.env.insert("GO".to_owned(), go.to_str().unwrap().to_owned());
-    let dir = logs::instance_dir(folder.path(), 0);
+    let dir = instance_dir(folder.path(), 0);
     let _running = start(&dir, &spec).await;
     crate::support::wait_for_line(&dir, "two").await;
     let options = LogOptions { follow: true, tail_lines: Some(1), ..LogOptions::default() };

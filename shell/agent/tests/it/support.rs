@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use agent::container::{Instance, Running, ShimProgram, launch};
 use agent::processes;
-use agent::state::{ContainerSpec, StateDir};
+use agent::state::ContainerSpec;
 use rustix::process::Signal;
 
 /// The program with the parts of this package.
@@ -98,23 +98,17 @@ pub(crate) fn is_gone(pid: i32) -> bool {
     processes::stat(pid).is_none_or(|stat| stat.zombie)
 }
 
-/// Plays an agent that can be killed: another process starts the shim and waits for its end.
+/// Starts a container from another process, which can be killed.
 pub(crate) fn launch_in_another_process(dir: &Path, spec: &ContainerSpec) -> Child {
-    let state = StateDir::new(dir);
-    state.create().unwrap();
-    state.write_spec(spec).unwrap();
-    let lock = state.lock().unwrap().unwrap();
-    // A shell gives what runs in the background no standard input, so the lock takes a detour.
-    let mut agent = Command::new("sh")
-        .args(["-c", "exec 3<&0; \"$0\" shim \"$1\" <&3 & wait"])
-        .arg(shim().path)
-        .arg(state.spec_path())
-        .stdin(Stdio::from(lock))
+    let mut agent = Command::new(PARTS)
+        .arg("launch")
+        .arg(dir)
+        .arg(serde_json::to_string(spec).unwrap())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut report = String::new();
     BufReader::new(agent.stdout.take().unwrap()).read_line(&mut report).unwrap();
-    assert_eq!(report, "ready\n");
+    assert_eq!(report, "launched\n");
     agent
 }
