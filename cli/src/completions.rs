@@ -3,8 +3,8 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::Cli;
 use crate::error::Failure;
+use crate::{Cli, output};
 
 /// Print the completion script of a shell
 ///
@@ -17,7 +17,9 @@ pub(crate) struct CompletionsArgs {
 
 impl CompletionsArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "lifesign", &mut std::io::stdout());
-        Ok(())
+        // Into memory first: the generator panics when its writer fails.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "lifesign", &mut script);
+        output::print(&script)
     }
 }

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{DataDir, server_file};
 use crate::error::Failure;
+use crate::output;
 
 /// Print the kubeconfig of a running plane
 ///
@@ -52,7 +53,6 @@ impl KubeconfigArgs {
         };
         let authority = Authority::open(&data_dir).map_err(Failure::usage)?;
         let credentials = authority.client(&role).map_err(Failure::bug)?;
-        print!("{}", kubeconfig(url.trim(), authority.certificate(), &role.user(), &credentials));
-        Ok(())
+        output::print(kubeconfig(url.trim(), authority.certificate(), &role.user(), &credentials).as_bytes())
     }
 }

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod error;
 mod kubeconfig;
+mod output;
 mod signals;
 
 use std::process::ExitCode;

@@ -1,0 +1,23 @@
+//! What the documents say is what the binary does: the help of every command, and the commands of the README.
+
+mod help;
+mod readme;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Returns the root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Returns the binary under test, in a world of its own: nothing of the caller's environment, and an empty home.
+fn lifesign(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lifesign"));
+    command.env_clear().env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
