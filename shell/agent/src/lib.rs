@@ -1,20 +1,29 @@
-//! The node agent, lower half: containers as local processes and what a probe attempt does.
+//! The node agent: containers as local processes, probe attempts, and the loop that runs pods of a Kubernetes API.
 //!
-//! Nothing here decides: which container runs when, which probe is due, what an outcome means is said by cores and by the
-//! upper half. Everything here is safe to use by several planes on one machine, by any user.
+//! Nothing here decides: which container runs when, which probe is due, what an outcome means is said by cores.
+//! Everything here is safe to use by several planes on one machine, by any user.
 
 pub mod addresses;
+mod config;
 pub mod container;
 pub mod environment;
 pub mod exec;
 pub mod executors;
 mod health_proto;
+mod heartbeat;
 pub mod lag;
 pub mod listeners;
 pub mod logs;
+mod machine_facts;
+mod node;
 pub mod processes;
 mod readiness;
+mod requests;
+mod run;
 pub mod serve;
 pub mod shim;
 pub mod state;
 pub mod volumes;
+
+pub use config::{AgentConfig, AgentError, AgentReady, AgentTls, DRAIN_WAIT, FreshClient, OnStop};
+pub use run::run;

@@ -1,0 +1,152 @@
+//! Heartbeats: the Lease of the node and its status, when [`nodes::Beats`] says so.
+//!
+//! An attempt that gets no answer is not waited for: the next one goes its own way, and what is over is dropped.
+
+use std::time::Duration;
+
+use api::{Lease, Node, Timestamp, Verb, Write};
+use futures::StreamExt;
+use http::Method;
+use kube::Client;
+use kube::runtime::watcher;
+use machine::{Machine, Rng, Time};
+use nodes::Beats;
+use nodes::beats::{Config, Effect, Input};
+use runtime::{Clock, Seen, objects, watch};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::FreshClient;
+use crate::node::{NodeFacts, post_status};
+use crate::requests;
+
+/// Where the Leases of nodes are.
+const NAMESPACE: &str = "kube-node-lease";
+/// An attempt that has no answer by then never gets one; usually it is dropped before.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Answers that wait to be told to the machine: at most one per attempt and post.
+const ANSWERS: usize = 64;
+
+/// What the heartbeats need.
+pub(crate) struct Heartbeat {
+    pub(crate) client: Client,
+    pub(crate) fresh: Option<FreshClient>,
+    pub(crate) clock: Clock,
+    pub(crate) facts: NodeFacts,
+    pub(crate) interval: Duration,
+    /// Since when the node is ready.
+    pub(crate) ready_since: Time,
+    pub(crate) rng: Rng,
+}
+
+impl Heartbeat {
+    /// Beats until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let (answers, mut inbox) = mpsc::channel(ANSWERS);
+        let mut beats = Beats::new(self.clock.now(), Config::new(self.interval), self.rng.clone());
+        let mut attempts: Vec<(u64, AbortHandle)> = Vec::new();
+        let own = watcher::Config::default().fields(&format!("metadata.name={}", self.facts.name));
+        let mut node = std::pin::pin!(watch::<Node>(objects(&self.client, ""), own));
+        let mut effects = Vec::new();
+        loop {
+            let input = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                answer = inbox.recv() => answer,
+                seen = node.next() => match seen.and_then(|seen| self.wanted(seen)) {
+                    Some(interval) => Some(Input::SetInterval(interval)),
+                    None => continue,
+                },
+                () = self.clock.sleep_until(beats.deadline()) => None,
+            };
+            beats.step(self.clock.now(), input, &mut effects);
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Attempt { beat, fresh, lease_duration } => {
+                        attempts.push((beat, self.attempt(beat, fresh, lease_duration, answers.clone())));
+                    }
+                    Effect::Drop { beat: last } => attempts.retain(|(beat, attempt)| {
+                        let over = *beat <= last;
+                        if over {
+                            attempt.abort();
+                        }
+                        !over
+                    }),
+                    Effect::PostStatus => self.post(answers.clone()),
+                }
+            }
+        }
+        for (_, attempt) in attempts {
+            attempt.abort();
+        }
+    }
+
+    /// Returns the interval that the Node asks for.
+    fn wanted(&self, seen: Seen<Node>) -> Option<Duration> {
+        let Seen::Applied(node) = seen else { return None };
+        let text = node.view.metadata.annotations.get(api::config_node::ANNOTATION_UPDATE_FREQUENCY);
+        match text.map(|text| api::duration::parse(text)) {
+            None => Some(self.interval),
+            Some(Ok(interval)) if !interval.is_zero() => Some(interval),
+            Some(_) => {
+                tracing::warn!(node = self.facts.name, "the node asks for an interval that is no duration");
+                None
+            }
+        }
+    }
+
+    fn attempt(&self, beat: u64, fresh: bool, lease_duration: Duration, answers: mpsc::Sender<Input>) -> AbortHandle {
+        let client = match &self.fresh {
+            Some(make) if fresh => make(),
+            _ => self.client.clone(),
+        };
+        let lease = lease(&self.facts.name, self.clock.now(), lease_duration);
+        let attempt = async move {
+            match renew(&client, lease).await {
+                Ok(()) => drop(answers.send(Input::Renewed { beat }).await),
+                Err(error) => tracing::warn!(beat, %error, "heartbeat without success"),
+            }
+        };
+        tokio::spawn(attempt).abort_handle()
+    }
+
+    fn post(&self, answers: mpsc::Sender<Input>) {
+        let (client, facts) = (self.client.clone(), self.facts.clone());
+        let (now, since) = (self.clock.now(), self.ready_since);
+        tokio::spawn(async move {
+            if let Err(error) = post_status(&client, &facts, now, since).await {
+                tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
+                // The loop may be gone.
+                let _ = answers.send(Input::PostFailed).await;
+            }
+        });
+    }
+}
+
+fn lease(node: &str, now: Time, duration: Duration) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": node, "namespace": NAMESPACE},
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": duration.as_secs(),
+            "renewTime": Timestamp(now).micro(),
+        },
+    })
+}
+
+async fn renew(client: &Client, lease: Value) -> Result<(), kube::Error> {
+    let name = api::json::text(&lease, &["metadata", "name"]).to_owned();
+    let path = requests::path_of(&Write::to::<Lease>(NAMESPACE, name, Verb::Merge(Value::Null)));
+    let patch = json!({"spec": lease["spec"]});
+    match requests::send(client, Method::PATCH, &path, &patch, TIMEOUT).await {
+        Err(error) if requests::code(&error) == Some(404) => {
+            let folder = path.rsplit_once('/').map_or(path.as_str(), |(folder, _)| folder);
+            requests::send(client, Method::POST, folder, &lease, TIMEOUT).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}
