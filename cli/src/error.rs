@@ -10,6 +10,8 @@ pub(crate) enum FailureKind {
     No,
     /// The command line or the configuration is wrong.
     Usage,
+    /// An API cannot be reached.
+    Unreachable,
     /// A mistake of ours, or of the machine.
     Bug,
 }
@@ -37,6 +39,11 @@ impl Failure {
         Failure::new(FailureKind::Usage, message)
     }
 
+    /// An API cannot be reached: exit 3.
+    pub(crate) fn unreachable(message: impl Display) -> Failure {
+        Failure::new(FailureKind::Unreachable, message)
+    }
+
     /// A mistake of ours or of the machine: exit 70.
     pub(crate) fn bug(message: impl Display) -> Failure {
         Failure::new(FailureKind::Bug, message)
@@ -57,6 +64,7 @@ impl Failure {
         ExitCode::from(match self.kind {
             FailureKind::No => 1,
             FailureKind::Usage => 2,
+            FailureKind::Unreachable => 3,
             FailureKind::Bug => 70,
         })
     }

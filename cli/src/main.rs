@@ -1,12 +1,18 @@
 //! The `lifesign` binary: one file per subcommand.
 
+mod agent;
 mod apiserver;
 mod completions;
 mod config;
 mod error;
 mod kubeconfig;
+mod manifests;
 mod output;
+mod progress;
+mod serve;
+mod shim;
 mod signals;
+mod up;
 
 use std::process::ExitCode;
 
@@ -27,6 +33,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Up(up::UpArgs),
+    Agent(agent::AgentArgs),
+    Serve(serve::ServeArgs),
+    #[command(hide = true)]
+    Shim(shim::ShimArgs),
     Apiserver(apiserver::ApiserverArgs),
     Kubeconfig(kubeconfig::KubeconfigArgs),
     Completions(completions::CompletionsArgs),
@@ -36,6 +47,10 @@ fn main() -> ExitCode {
     // clap prints usage errors itself and exits with 2.
     let cli = Cli::parse();
     let outcome = match cli.command {
+        Command::Up(args) => args.run(),
+        Command::Agent(args) => args.run(),
+        Command::Serve(args) => args.run(),
+        Command::Shim(args) => return args.run(),
         Command::Apiserver(args) => args.run(),
         Command::Kubeconfig(args) => args.run(),
         Command::Completions(args) => args.run(),

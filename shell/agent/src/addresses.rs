@@ -48,6 +48,11 @@ impl Cidr {
         Ok(cidr)
     }
 
+    /// Returns the first address and the length of the prefix.
+    pub fn parts(&self) -> (Ipv4Addr, u8) {
+        (self.base, self.prefix)
+    }
+
     /// Returns whether an address lies in the range.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         mask(u32::from(address), self.prefix) == u32::from(self.base)

@@ -153,9 +153,10 @@ impl Hub {
     /// Waits until the disk fails and returns why.
     pub(crate) async fn failure(&self) -> String {
         let mut failure = self.0.failure.subscribe();
-        match failure.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
+        let why = failure.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match why {
+            Some(why) => why,
+            None => std::future::pending().await,
         }
     }
 

@@ -5,9 +5,11 @@ mod drive;
 mod events;
 mod object;
 mod watching;
+mod writes;
 
 pub use clock::Clock;
 pub use drive::drive;
 pub use events::{EventWriter, request};
 pub use object::{Obj, objects};
 pub use watching::{Seen, watch};
+pub use writes::perform;

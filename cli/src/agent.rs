@@ -1,0 +1,86 @@
+//! `lifesign agent`: the node agent as a process of its own.
+
+use std::path::PathBuf;
+
+use agent::{AgentTls, OnStop};
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use runtime::Clock;
+
+use crate::error::Failure;
+use crate::up::NodeArgs;
+use crate::{block_on, signals, start_logging};
+
+/// Run the node agent against a Lifesign API
+///
+/// Registers its node and runs the pods assigned to it as local processes. `lifesign kubeconfig --node NAME` of the plane
+/// prints the kubeconfig that it needs.
+#[derive(Args)]
+pub(crate) struct AgentArgs {
+    /// Credentials of the node
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    /// Where the agent keeps its data
+    #[arg(long, value_name = "DIR", env = "LIFESIGN_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Switch features on or off, for example SubSecondProbes=false
+    #[arg(long, value_name = "A=true,B=false", default_value = "", env = "LIFESIGN_FEATURE_GATES")]
+    feature_gates: api::FeatureGates,
+    /// Leave the pods running when the agent stops, for the next one to adopt
+    #[arg(long)]
+    leave_pods: bool,
+}
+
+impl AgentArgs {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        start_logging();
+        block_on(self.agent())
+    }
+
+    async fn agent(self) -> Result<(), Failure> {
+        let stop = signals::stop_on_signal()?;
+        let shown = self.kubeconfig.display();
+        let bad = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("{shown}: {error}")).hint("print one with `lifesign kubeconfig --node NAME`")
+        };
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).map_err(|error| bad(&error))?;
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|error| bad(&error))?;
+        let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
+        let client = Client::try_from(config).map_err(|error| bad(&error))?;
+        refuse_foreign(&client).await?;
+        let data_dir = match self.data_dir {
+            Some(data_dir) => data_dir,
+            None => crate::config::default_data_dir()?.join(self.node.name()?),
+        };
+        let mut config = self.node.config(client, Clock::system(), &data_dir, &self.feature_gates)?;
+        config.on_stop = if self.leave_pods { OnStop::Leave } else { OnStop::Drain };
+        config.tls = AgentTls { client_ca: authority, certificate: None };
+        agent::run(config, stop).await.map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::from(error))))
+    }
+}
+
+/// An agent that runs pods as processes joins only a Lifesign API: on a real cluster its pods would not be containers.
+async fn refuse_foreign(client: &Client) -> Result<(), Failure> {
+    let version = client.apiserver_version().await.map_err(|error| {
+        Failure::unreachable(format!("the API cannot be reached: {error}"))
+            .hint("is the plane running, and is this its kubeconfig?")
+    })?;
+    if version.git_version.contains("+lifesign") {
+        return Ok(());
+    }
+    Err(Failure::no(format!(
+        "this is a Kubernetes {} cluster; the agent runs pods as processes and joins only a Lifesign API",
+        version.git_version
+    )))
+}
+
+fn pem(der: &[u8]) -> String {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).expect("base64 is ASCII")).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}

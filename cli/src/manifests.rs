@@ -1,0 +1,151 @@
+//! Reading manifests and applying them to a plane.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use kube::Client;
+use serde_json::Value;
+
+use crate::error::Failure;
+
+/// An object of a manifest, and where it stands.
+pub(crate) struct Manifest {
+    pub(crate) object: Value,
+    pub(crate) source: String,
+}
+
+/// Reads every object of some files, folders (their .yaml, .yml and .json files, sorted) or `-`; lists are taken apart.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Manifest>, Failure> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+            found.extend(parse(&text, "standard input")?);
+            continue;
+        }
+        for file in files(path)? {
+            let shown = file.display().to_string();
+            let text = std::fs::read_to_string(&file).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+            found.extend(parse(&text, &shown)?);
+        }
+    }
+    Ok(found)
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let bad =
+        |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display())).hint("check the path given with -f");
+    if !std::fs::metadata(path).map_err(bad)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let is_manifest = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
+    };
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(path).map_err(bad)?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_manifest).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn parse(text: &str, source: &str) -> Result<Vec<Manifest>, Failure> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, yaml_1_2())
+        .map_err(|error| Failure::usage(format!("{source}: not YAML: {error}")))?;
+    let mut manifests = Vec::new();
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        let items = match document.get("items") {
+            Some(Value::Array(items)) if api::json::text(&document, &["kind"]).ends_with("List") => items.clone(),
+            _ => vec![document],
+        };
+        for object in items {
+            for field in ["apiVersion", "kind"] {
+                if api::json::text(&object, &[field]).is_empty() {
+                    return Err(Failure::usage(format!("{source}: an object has no {field}")));
+                }
+            }
+            manifests.push(Manifest { object, source: source.to_owned() });
+        }
+    }
+    Ok(manifests)
+}
+
+/// Only `true` and `false` are truth values: `on` and `y` are texts, as everybody expects of a label.
+fn yaml_1_2() -> serde_saphyr::Options {
+    serde_saphyr::options! { strict_booleans: true }
+}
+
+/// Creates an object, or changes the one that is there into it; returns `created`, `configured` or `unchanged`.
+pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'static str, Failure> {
+    let object = &manifest.object;
+    let (version, kind) = (api::json::text(object, &["apiVersion"]), api::json::text(object, &["kind"]));
+    let name = api::json::text(object, &["metadata", "name"]);
+    let bad = |error: kube::Error| {
+        let why = match error {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        };
+        Failure::no(format!("{}: {kind} {name:?}: {why}", manifest.source))
+    };
+    let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
+    let (plural, namespaced) = resource(client, &root, kind).await.map_err(bad)?.ok_or_else(|| {
+        Failure::no(format!("{}: {kind} of {version} is not served here", manifest.source))
+            .hint("`kubectl api-resources` lists what is")
+    })?;
+    let namespace =
+        Some(api::json::text(object, &["metadata", "namespace"])).filter(|text| !text.is_empty()).unwrap_or("default");
+    let collection = if namespaced { format!("{root}/namespaces/{namespace}/{plural}") } else { format!("{root}/{plural}") };
+    let place = format!("{collection}/{name}");
+    match get(client, &place).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            runtime::request(
+                client,
+                http::Method::POST,
+                &format!("{collection}?fieldManager=lifesign-up&fieldValidation=Strict"),
+                object,
+            )
+            .await
+            .map_err(bad)?;
+            Ok("created")
+        }
+        Err(error) => Err(bad(error)),
+        Ok(before) => {
+            let after = runtime::request(client, http::Method::PATCH, &format!("{place}?fieldManager=lifesign-up"), object)
+                .await
+                .map_err(bad)?;
+            let revision = |object: &Value| api::json::text(object, &["metadata", "resourceVersion"]).to_owned();
+            Ok(if revision(&before) == revision(&after) { "unchanged" } else { "configured" })
+        }
+    }
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+/// Finds the resource of a kind: its plural name, and whether it lives in namespaces.
+async fn resource(client: &Client, root: &str, kind: &str) -> Result<Option<(String, bool)>, kube::Error> {
+    let list = match get(client, root).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        other => other?,
+    };
+    let found = api::json::items(&list, &["resources"])
+        .iter()
+        .find(|entry| api::json::text(entry, &["kind"]) == kind && !api::json::text(entry, &["name"]).contains('/'));
+    Ok(found.map(|entry| (api::json::text(entry, &["name"]).to_owned(), entry["namespaced"] == true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_and_lists_are_taken_apart() {
+        let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: b}}\n";
+        let names: Vec<String> =
+            parse(text, "t").unwrap().iter().map(|m| api::json::text(&m.object, &["metadata", "name"]).to_owned()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert!(parse("kind: Pod", "t").is_err());
+        assert!(parse("a: [", "t").is_err());
+    }
+}

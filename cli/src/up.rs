@@ -1,0 +1,208 @@
+//! `lifesign up`: the whole plane in one process.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::addresses::{Cidr, Claim, SERVICE_RANGE};
+use agent::container::ShimProgram;
+use agent::{AgentConfig, AgentTls, OnStop};
+use apiserver::{Authority, Server, Settings};
+use clap::Args;
+use kube::Client;
+use registry::authz::Identity;
+use runtime::Clock;
+use tokio_util::sync::CancellationToken;
+
+use crate::apiserver::{ServerArgs, builtin_definitions, say_ready};
+use crate::error::Failure;
+use crate::manifests::{self, Manifest};
+use crate::{block_on, progress, signals, start_logging};
+
+/// How long the other parts get to stop after the agent has drained.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Run the whole plane: API server, controllers and a node agent
+///
+/// No cluster, no root: pods are local processes, and kubectl works. Ctrl-C stops the pods within their grace and keeps
+/// everything else; the next `up` on the same data directory continues. The first line on stdout is
+/// `ready https://ADDR:PORT` when it serves.
+#[derive(Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Apply these manifests: files, folders, or - for standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
+    filenames: Vec<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
+    /// The range of service addresses, out of 127.96.0.0/13 [default: a free /24]
+    #[arg(long, value_name = "CIDR", value_parser = Cidr::loopback)]
+    service_cluster_ip_range: Option<Cidr>,
+}
+
+/// What every command that runs an agent takes.
+#[derive(Args, Clone)]
+pub(crate) struct NodeArgs {
+    /// The name of the node [default: the host name]
+    #[arg(long, value_name = "NAME", env = "LIFESIGN_NODE_NAME")]
+    node_name: Option<String>,
+    /// The range of pod addresses, out of 127.88.0.0/13 [default: a free /24]
+    #[arg(long, value_name = "CIDR", value_parser = Cidr::loopback)]
+    pod_cidr: Option<Cidr>,
+    /// Where the agent serves logs and metrics; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    agent_listen: std::net::SocketAddr,
+    /// When sub-second probe periods are used
+    #[arg(long, value_name = "POLICY", default_value = "OnlyTheFirstTime")]
+    sub_second_probe_policy: probe::SubSecondProbePolicy,
+    /// Send the stop signal to a deleted pod at once, without waiting for its EndpointSlices
+    #[arg(long)]
+    no_drain_handshake: bool,
+}
+
+impl NodeArgs {
+    /// Returns the name of the node.
+    pub(crate) fn name(&self) -> Result<String, Failure> {
+        let name = match &self.node_name {
+            Some(name) => name.clone(),
+            None => rustix::system::uname().nodename().to_string_lossy().to_lowercase(),
+        };
+        match api::names::dns1123_subdomain(&name) {
+            None => Ok(name),
+            Some(rule) => Err(Failure::usage(format!("node name {name:?}: {rule}")).hint("choose one with --node-name")),
+        }
+    }
+
+    /// Returns the configuration of the agent.
+    pub(crate) fn config(
+        &self,
+        client: Client,
+        clock: Clock,
+        data_dir: &Path,
+        gates: &api::FeatureGates,
+    ) -> Result<AgentConfig, Failure> {
+        let shim = ShimProgram::current();
+        let mut config = AgentConfig::new(client, clock, &self.name()?, data_dir.join("agent"), shim);
+        config.pod_cidr = self.pod_cidr;
+        config.listen = self.agent_listen;
+        config.node.gates = gates.clone();
+        config.node.policy = self.sub_second_probe_policy;
+        if self.no_drain_handshake {
+            config.drain_wait = None;
+        }
+        Ok(config)
+    }
+}
+
+impl UpArgs {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        start_logging();
+        // Unreadable manifests are found before anything is started.
+        let manifests = manifests::read(&self.filenames)?;
+        block_on(self.plane(manifests))
+    }
+
+    async fn plane(self, manifests: Vec<Manifest>) -> Result<(), Failure> {
+        let stop = signals::stop_on_signal()?;
+        let clock = Clock::system();
+        let data_dir = self.server.data_dir.path()?;
+        apiserver::make_private_folder(&data_dir).map_err(|error| {
+            Failure::usage(format!("{}: {error}", data_dir.display())).hint("choose another with --data-dir")
+        })?;
+        let services = claim_services(&data_dir, self.service_cluster_ip_range)?;
+        let settings = Settings { service_cidr: services.cidr().parts(), ..Settings::default() };
+        let listening = self.server.open(clock.clone(), settings).await?;
+        let server = listening.server.clone();
+        let url = listening.url.clone();
+        // Everything else stops first; the API server last, so that what the others have to say is still heard.
+        let serve_stop = CancellationToken::new();
+        server.start(&builtin_definitions()?, serve_stop.clone()).await.map_err(Failure::bug)?;
+        let serving = tokio::spawn(listening.run(serve_stop.clone()));
+
+        let parts_stop = CancellationToken::new();
+        let agent = self.start_agent(&server, &clock, &data_dir, stop.clone()).await?;
+        say_ready(&url);
+
+        let admin = client(&server, "lifesign-up");
+        let watching = tokio::spawn(progress::watch(admin.clone(), clock, parts_stop.clone()));
+        apply_all(&admin, &manifests).await;
+
+        let outcome = tokio::select! {
+            ended = agent => flatten(ended),
+            ended = serving => flatten(ended),
+        };
+        parts_stop.cancel();
+        let _ = tokio::time::timeout(STOP_TIMEOUT, watching).await;
+        serve_stop.cancel();
+        outcome
+    }
+
+    async fn start_agent(
+        &self,
+        server: &Server,
+        clock: &Clock,
+        data_dir: &Path,
+        stop: CancellationToken,
+    ) -> Result<tokio::task::JoinHandle<Result<(), Failure>>, Failure> {
+        let authority = Authority::open(data_dir).map_err(Failure::usage)?;
+        let mut config =
+            self.node.config(client(server, "lifesign-agent"), clock.clone(), data_dir, &self.server.feature_gates)?;
+        config.on_stop = OnStop::Drain;
+        config.tls = AgentTls { client_ca: authority.certificate().to_owned(), certificate: None };
+        let (on_ready, ready) = tokio::sync::oneshot::channel();
+        config.on_ready = Some(on_ready);
+        let agent = tokio::spawn(async move { agent::run(config, stop).await.map_err(|error| chain(&error)) });
+        // An agent that cannot start ends at once and says why; the sender is gone then.
+        match ready.await {
+            Ok(_) => Ok(agent),
+            Err(_) => Err(flatten(agent.await).err().unwrap_or_else(|| Failure::no("stopped before the agent was ready"))),
+        }
+    }
+}
+
+/// Returns a client that speaks to the server in this process.
+fn client(server: &Server, user: &str) -> Client {
+    Client::new(server.service(Identity::internal(user)), "default")
+}
+
+/// Claims the range of service addresses: the one of the last time if it is free, so that addresses stay.
+fn claim_services(data_dir: &Path, wanted: Option<Cidr>) -> Result<Claim, Failure> {
+    let path = data_dir.join("service-cidr");
+    let before: Option<Cidr> = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    let claim = match (wanted, before) {
+        (Some(cidr), _) => Claim::of(cidr, |_| false),
+        (None, Some(cidr)) => Claim::of(cidr, |_| false),
+        (None, None) => Claim::first_free(SERVICE_RANGE),
+    }
+    .map_err(|error| chain(&error).hint("choose another with --service-cluster-ip-range"))?;
+    apiserver::write_private(&path, claim.cidr().to_string().as_bytes())
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    Ok(claim)
+}
+
+/// Applies manifests in order; one that is refused does not keep the others from being applied.
+async fn apply_all(client: &Client, manifests: &[Manifest]) {
+    for manifest in manifests {
+        let kind = api::json::text(&manifest.object, &["kind"]).to_lowercase();
+        let name = api::json::text(&manifest.object, &["metadata", "name"]);
+        match manifests::apply(client, manifest).await {
+            Ok(what) => eprintln!("{kind}/{name} {what}"),
+            Err(failure) => drop(failure.report()),
+        }
+    }
+}
+
+/// Returns a failure that tells an error and what is behind it.
+fn chain(error: &dyn std::error::Error) -> Failure {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    Failure::usage(text)
+}
+
+fn flatten(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
+    ended.unwrap_or_else(|error| Err(Failure::bug(format!("a part of the plane died: {error}"))))
+}
