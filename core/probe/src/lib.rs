@@ -8,6 +8,7 @@
 //! node or the agent causes is never held against the container.
 
 pub mod conditions;
+pub mod explain;
 pub mod http;
 pub mod notes;
 pub mod outcome;

@@ -1,0 +1,198 @@
+//! A report for people: per container when it is ready, a table of its probes, a timeline; then what was found.
+
+use std::fmt::Write;
+
+use super::Options;
+use super::findings::span;
+use super::report::{Action, Container, Finding, Probe, Report, Workload};
+use super::timeline::{LEGEND, timeline};
+use super::times::Ready;
+
+const HEAD: [&str; 7] = ["PROBE", "HANDLER", "DELAY", "PERIOD", "TIMEOUT", "OK/FAIL", "WHAT IT DOES"];
+
+/// Returns the report as text, wrapped at `width` where sentences are.
+pub fn table(report: &Report, options: &Options, width: usize) -> String {
+    let mut text = String::new();
+    let listens = options.listens_ms();
+    for workload in &report.workloads {
+        let _ = writeln!(text, "{} {}/{}", workload.kind, workload.namespace, workload.name);
+        for shown in &workload.containers {
+            container(&mut text, shown, listens, width);
+        }
+        findings(&mut text, workload, width);
+        text.push('\n');
+    }
+    if report.workloads.iter().any(|workload| workload.containers.iter().any(|container| container.ready.is_some())) {
+        let scene = match listens {
+            Some(listens) => format!("timelines: the container answers from {} on", span(listens)),
+            None => "timelines: the container answers at once".to_owned(),
+        };
+        let _ = writeln!(text, "{scene}\n{LEGEND}");
+    }
+    for skipped in &report.skipped {
+        let _ = writeln!(text, "skipped: {} {}: it has no probes", skipped.kind, skipped.name);
+    }
+    text
+}
+
+fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: usize) {
+    let role = if shown.sidecar { "sidecar" } else { "container" };
+    let _ = writeln!(text, "\n  {role} {}", shown.name);
+    if let Some(ready) = &shown.ready {
+        for sentence in sentences(shown, ready, listens) {
+            wrap(text, "    ", &sentence, width);
+        }
+    }
+    if shown.probes.is_empty() {
+        return;
+    }
+    text.push('\n');
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(shown.probes.iter().map(row));
+    columns(text, &rows, width);
+    let lines = timeline(shown, listens, width.saturating_sub(4));
+    if !lines.is_empty() {
+        text.push('\n');
+    }
+    for line in lines {
+        let _ = writeln!(text, "    {line}");
+    }
+}
+
+fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<String> {
+    let mut said = Vec::new();
+    said.push(match (ready.lag_worst_ms, shown.probes.is_empty()) {
+        (0, true) => "no probes: ready the moment it runs, never restarted by a probe".to_owned(),
+        (0, false) => "ready the moment it runs: neither startup nor readiness probe".to_owned(),
+        _ => format!("ready {}", readiness(shown, ready)),
+    });
+    if let Some(listens) = listens {
+        said.push(match shown.ready_at_ms {
+            Some(at) => format!("listening after {}, it is ready at {}", span(listens), span(at)),
+            None => format!("listening after {}, it is killed before it is ready", span(listens)),
+        });
+    }
+    if let Some(budget) = shown.budget_ms {
+        said.push(format!("killed unless it answers {} after its start", span(budget)));
+    }
+    if let Some(without) = &shown.ready_without_sub_second {
+        said.push(format!("with SubSecondProbes off: ready {}", readiness(shown, without)));
+    }
+    said
+}
+
+fn readiness(shown: &Container, ready: &Ready) -> String {
+    let waits = |probe: &&Probe| !matches!(probe.action, Action::Kill { .. }) || probe.failing.is_none();
+    let delayed = shown.probes.iter().filter(waits).any(|probe| probe.times.delay_ms > 0);
+    format!(
+        "{} after its start at the earliest, at most {} after it answers{} ({} if attempts hang)",
+        span(ready.earliest_ms),
+        span(ready.lag_ms),
+        if delayed { " and the delay is over" } else { "" },
+        span(ready.lag_worst_ms)
+    )
+}
+
+fn row(probe: &Probe) -> [String; 7] {
+    let times = &probe.times;
+    let period = match times.period_after_success_ms {
+        // A startup probe rests after Success.
+        same if same == times.period_ms || probe.failing.is_none() => span(times.period_ms),
+        slow => format!("{}, then {}", span(times.period_ms), span(slow)),
+    };
+    [
+        probe.name.clone(),
+        if probe.handler.is_empty() { "-".to_owned() } else { probe.handler.clone() },
+        span(times.delay_ms),
+        period,
+        span(times.timeout_ms),
+        format!("{}/{}", times.success_threshold, times.failure_threshold),
+        effect(probe),
+    ]
+}
+
+fn effect(probe: &Probe) -> String {
+    let mut said = match probe.action {
+        Action::RemoveEndpoint => "leaves endpoints".to_owned(),
+        Action::Kill { .. } => "stops it".to_owned(),
+        Action::Mark => "marks Failed".to_owned(),
+    };
+    match (probe.failing, probe.never_up) {
+        (Some(after), _) => {
+            let _ = write!(said, " {} to {} after it fails", span(after.from_ms), span(after.to_ms));
+        }
+        (None, Some(never)) => {
+            let _ = write!(said, " {} to {} after start if never up", span(never.from_ms), span(never.to_ms));
+        }
+        (None, None) => {}
+    }
+    match (probe.action, probe.recovering) {
+        (Action::Kill { grace_ms, restart }, _) => {
+            let then = if restart { "restarted" } else { "gone for good" };
+            let _ = write!(said, ", {then} within {} more", span(grace_ms));
+        }
+        (_, Some(back)) => {
+            let _ = write!(said, ", back within {} of being well ({} if it hangs)", span(back.from_ms), span(back.to_ms));
+        }
+        _ => {}
+    }
+    said
+}
+
+/// Writes rows in aligned columns; the last one is wrapped.
+fn columns(text: &mut String, rows: &[[String; 7]], width: usize) {
+    let mut widths = [0; 7];
+    for row in rows {
+        for (wide, cell) in widths.iter_mut().zip(row) {
+            *wide = (*wide).max(cell.chars().count());
+        }
+    }
+    let last = HEAD.len() - 1;
+    let indent: usize = 4 + widths[..last].iter().map(|wide| wide + 2).sum::<usize>();
+    for row in rows {
+        let mut line = "    ".to_owned();
+        for (cell, wide) in row[..last].iter().zip(widths) {
+            let _ = write!(line, "{cell:wide$}  ");
+        }
+        // A sentence needs some room even if a name is very long.
+        let mut lines = wrapped(&row[last], width.saturating_sub(indent).max(30)).into_iter();
+        let _ = writeln!(text, "{line}{}", lines.next().unwrap_or_default());
+        for more in lines {
+            let _ = writeln!(text, "{:indent$}{more}", "");
+        }
+    }
+}
+
+fn findings(text: &mut String, workload: &Workload, width: usize) {
+    if workload.findings.is_empty() {
+        text.push_str("\n  nothing found\n");
+        return;
+    }
+    for Finding { severity, id, path, text: said, advice } in &workload.findings {
+        let _ = writeln!(text, "\n  {severity:7} {id}: {path}");
+        wrap(text, "          ", said, width);
+        if !advice.is_empty() {
+            wrap(text, "          ", &format!("-> {advice}"), width);
+        }
+    }
+}
+
+fn wrap(text: &mut String, indent: &str, sentence: &str, width: usize) {
+    for line in wrapped(sentence, width.saturating_sub(indent.len()).max(30)) {
+        let _ = writeln!(text, "{indent}{line}");
+    }
+}
+
+fn wrapped(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
