@@ -12,3 +12,10 @@ pub mod vectors;
 
 pub use diff::{diff, same};
 pub use vectors::{Suite, Verdict};
+
+/// Returns how many inputs a property looks at: `quick`, unless `PROPTEST_CASES` asks for a longer run.
+///
+/// Give it to `ProptestConfig::with_cases`, which does not look at the environment.
+pub fn cases(quick: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(quick)
+}

@@ -11,8 +11,11 @@ pub enum Runner {
 
 use Runner::{NotYetWired, Package};
 
-/// Every vector file, as `topic/file`, and who runs it. A file that is not here is an error.
-pub const FILES: &[(&str, Runner)] = &[
+/// Vector files, as `topic/file`, and who runs each.
+pub type Table = &'static [(&'static str, Runner)];
+
+/// Every vector file. A file that is not here is an error.
+pub const FILES: Table = &[
     ("api-server/apply", NotYetWired),
     ("api-server/crd", Package("lifesign-apiserver")),
     ("api-server/crud", Package("lifesign-apiserver")),
@@ -67,12 +70,12 @@ pub const FILES: &[(&str, Runner)] = &[
     ("protobuf/decode", Package("lifesign-registry")),
 ];
 
-/// Returns who runs a file.
-pub fn runner_of(file: &str) -> Option<Runner> {
-    FILES.iter().find(|(name, _)| *name == file).map(|(_, runner)| *runner)
-}
-
 /// Returns the files that a package runs.
 pub fn files_of(package: &str) -> Vec<&'static str> {
-    FILES.iter().filter(|(_, runner)| matches!(runner, Package(name) if *name == package)).map(|(name, _)| *name).collect()
+    files_in(FILES, package)
+}
+
+/// Returns the files that a package runs by a table.
+pub fn files_in(table: Table, package: &str) -> Vec<&'static str> {
+    table.iter().filter(|(_, runner)| matches!(runner, Package(name) if *name == package)).map(|(name, _)| *name).collect()
 }

@@ -2,7 +2,8 @@
 //!
 //! A test target `vectors` (without the standard harness) makes a [`Suite`], names a function for each of its files, and
 //! runs it. Cases come from `conformance/` of this repository and from the folders of `LIFESIGN_VECTORS=dir[:dir]`, which
-//! have the same layout `<topic>/<file>.yaml`; there, a file that no runner knows fails the run.
+//! have the same layout `<topic>/<file>.yaml`. A folder that holds no vectors, and a topic or file that no runner knows,
+//! fail the run: a case that somebody wrote is never silently left out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::table::{self, Runner};
+use crate::table::{self, Table};
 
 /// What a case says: nothing, or why it failed.
 pub type Verdict = Result<(), String>;
@@ -22,6 +23,7 @@ pub type Verdict = Result<(), String>;
 pub struct Suite {
     /// Whose rows of the table these are; `None`: of another package, which runs them first.
     package: Option<&'static str>,
+    table: Table,
     folders: Vec<PathBuf>,
     known: BTreeSet<&'static str>,
     trials: Vec<Trial>,
@@ -31,7 +33,12 @@ pub struct Suite {
 impl Suite {
     /// Returns the suite of a package; give it `env!("CARGO_PKG_NAME")`.
     pub fn new(package: &'static str) -> Suite {
-        let mut suite = Suite { package: Some(package), ..Suite::again() };
+        Suite::of(package, table::FILES, folders())
+    }
+
+    /// Returns the suite of a package by a table and folders of one's own.
+    pub fn of(package: &'static str, table: Table, folders: Vec<PathBuf>) -> Suite {
+        let mut suite = Suite { package: Some(package), table, folders, ..Suite::again() };
         for folder in suite.folders.clone() {
             suite.refuse_unknown_files(&folder);
         }
@@ -40,7 +47,14 @@ impl Suite {
 
     /// Returns a suite that runs files of another package once more, in another way; the table names that package.
     pub fn again() -> Suite {
-        Suite { package: None, folders: folders(), known: BTreeSet::new(), trials: Vec::new(), threads: None }
+        Suite {
+            package: None,
+            table: table::FILES,
+            folders: folders(),
+            known: BTreeSet::new(),
+            trials: Vec::new(),
+            threads: None,
+        }
     }
 
     /// Runs this many cases at once unless the command line says otherwise: for cases that mostly wait.
@@ -102,7 +116,7 @@ impl Suite {
     /// Runs every case, prints each, and returns the exit code of the test target.
     pub fn run(mut self) -> ExitCode {
         if let Some(package) = self.package {
-            let listed: BTreeSet<&str> = table::files_of(package).into_iter().collect();
+            let listed: BTreeSet<&str> = table::files_in(self.table, package).into_iter().collect();
             if listed != self.known {
                 let why = format!("testkit/src/table.rs lists {listed:?} for {package}, its tests run {:?}", self.known);
                 self.trials.push(failing(format!("{package}::table"), why));
@@ -120,12 +134,15 @@ impl Suite {
     }
 
     fn refuse_unknown_files(&mut self, folder: &Path) {
-        for file in files_below(folder) {
-            let unknown = match table::runner_of(&file) {
-                None => "no runner knows this file; testkit/src/table.rs has the list",
-                Some(Runner::Package(_) | Runner::NotYetWired) => continue,
-            };
-            self.trials.push(failing(format!("{file}::known"), format!("{}: {file}: {unknown}", folder.display())));
+        let mut refuse = |what: &str, why: &str| {
+            self.trials.push(failing(format!("{what}::known"), format!("{}: {what}: {why}", folder.display())));
+        };
+        let files = files_below(folder);
+        if files.is_empty() {
+            refuse("folder", "there is no vector here, in <topic>/<file>.yaml");
+        }
+        for file in files.iter().filter(|file| !self.table.iter().any(|(name, _)| name == file)) {
+            refuse(file, "no runner knows this file; testkit/src/table.rs has the list");
         }
     }
 }
@@ -137,31 +154,49 @@ fn failing(name: String, why: String) -> Trial {
 /// Returns `conformance/` of this repository, then the folders that the user adds.
 pub fn folders() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance");
+    std::iter::once(own).chain(added_folders()).collect()
+}
+
+/// Returns the folders that the user adds with `LIFESIGN_VECTORS=dir[:dir]`.
+pub fn added_folders() -> Vec<PathBuf> {
     let added = std::env::var("LIFESIGN_VECTORS").unwrap_or_default();
     // Test targets run in their package's folder; a relative folder is meant from where the user stands.
     let from = |dir: &str| match std::env::var_os("PWD") {
         Some(here) => Path::new(&here).join(dir),
         None => PathBuf::from(dir),
     };
-    std::iter::once(own).chain(added.split(':').filter(|dir| !dir.is_empty()).map(from)).collect()
+    added.split(':').filter(|dir| !dir.is_empty()).map(from).collect()
 }
 
 /// Returns `topic/file` of every vector file in a folder, sorted.
+///
+/// What looks like a vector and is not `<topic>/<file>.yaml` keeps its whole name, so that no table knows it.
 pub fn files_below(folder: &Path) -> Vec<String> {
-    let entries = |dir: &Path| -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> =
-            std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
-        paths.sort();
-        paths
-    };
     let mut files = Vec::new();
-    for topic in entries(folder).into_iter().filter(|path| path.is_dir()) {
-        for file in entries(&topic).into_iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
-            let part = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            files.push(format!("{}/{}", part(&topic), part(&file)));
+    for topic in names(folder) {
+        if data(&topic) {
+            files.push(topic);
+            continue;
+        }
+        for file in names(&folder.join(&topic)).into_iter().filter(|file| data(file)) {
+            files.push(format!("{topic}/{}", file.strip_suffix(".yaml").unwrap_or(&file)));
         }
     }
     files
+}
+
+/// Returns whether a file of that name holds data, as opposed to a document.
+fn data(name: &str) -> bool {
+    [".yaml", ".yml", ".json"].iter().any(|extension| name.ends_with(extension))
+}
+
+/// Returns the names in a folder, sorted, but for hidden ones.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    names
 }
 
 /// Reads a vector file: its cases with their names, in order.

@@ -109,7 +109,7 @@ fn without_double_registrations(mut events: Vec<(f64, Action)>) -> Vec<(f64, Act
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: testkit::cases(256), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn invariants_hold_and_quiet_ticks_may_be_skipped(script in script()) {

@@ -93,7 +93,7 @@ fn pod_spec() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(128)))]
 
     #[test]
     fn defaulting_is_idempotent(mut spec in prop_oneof![arbitrary(), pod_spec()]) {

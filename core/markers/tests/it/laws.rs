@@ -172,7 +172,7 @@ fn applied(mut pod: Pod, marking: &Marking) -> Pod {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(64)))]
 
     #[test]
     fn marking_twice_is_marking_once(seed in any::<u64>()) {

@@ -165,7 +165,7 @@ fn a_shown_body_is_short_and_has_no_control_characters() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(256)))]
 
     #[test]
     fn whatever_is_written_as_path_the_request_line_is_well_formed(path in ".{0,40}") {

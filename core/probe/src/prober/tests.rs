@@ -110,7 +110,7 @@ fn containers() -> impl Strategy<Value = Container> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(128)))]
 
     #[test]
     fn a_target_is_never_asked_sooner_than_the_floor_and_the_rest_allow(

@@ -40,7 +40,7 @@ fn timeline() -> impl Strategy<Value = Vec<Snapshot>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: testkit::cases(1_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_same_snapshot_again_has_the_same_outcome(timeline in timeline()) {

@@ -87,7 +87,7 @@ fn step() -> impl Strategy<Value = (u8, bool, u8)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(128)))]
 
     #[test]
     fn the_state_agrees_with_a_naive_model(steps in proptest::collection::vec(step(), 0..60)) {

@@ -137,7 +137,7 @@ fn the_full_manifests_are_nearly_good() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(256)))]
 
     #[test]
     fn defaulting_twice_is_defaulting_once((kind, mut object) in odd_objects()) {
