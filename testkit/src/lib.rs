@@ -1,8 +1,10 @@
-//! For tests only: the vector runner, what it knows of the vector files, JSON differences, and the real binary.
+//! For tests only: the vector runner, what it knows of the vector files, JSON differences, odd objects, and the real binary.
 
 #[cfg(feature = "plane")]
 pub mod client;
 pub mod diff;
+#[cfg(feature = "odd")]
+pub mod odd;
 #[cfg(feature = "plane")]
 pub mod plane;
 #[cfg(feature = "http")]

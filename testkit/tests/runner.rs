@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 use serde_json::Value;
+use testkit::Verdict;
 use testkit::table::{Runner, Table};
 use testkit::vectors::{Suite, added_folders};
 
@@ -31,18 +32,21 @@ fn main() -> ExitCode {
         let check = |case: Case| testkit::same(&case.expect, &serde_json::json!({"sum": case.given.iter().sum::<i64>()}));
         return Suite::of("example", TABLE, folders).file("sums/small", check).run();
     }
-    let tests: [(&str, fn() -> Result<(), String>); 8] = [
-        ("every_case_is_a_test_of_its_own", every_case_is_a_test_of_its_own),
-        ("a_wrong_case_fails_with_topic_file_name_and_difference", a_wrong_case_fails),
-        ("a_misspelt_key_is_an_error", a_misspelt_key_is_an_error),
-        ("an_added_folder_is_run_too", an_added_folder_is_run_too),
-        ("a_file_that_no_runner_knows_is_an_error", an_unknown_file_is_an_error),
-        ("a_topic_that_no_runner_knows_is_an_error", an_unknown_topic_is_an_error),
-        ("a_folder_without_vectors_is_an_error", a_folder_without_vectors_is_an_error),
-        ("a_file_that_does_not_parse_is_an_error", a_file_that_does_not_parse_is_an_error),
+    let trials = vec![
+        trial("every_case_is_a_test_of_its_own", every_case_is_a_test_of_its_own),
+        trial("a_wrong_case_fails_with_topic_file_name_and_difference", a_wrong_case_fails),
+        trial("a_misspelt_key_is_an_error", a_misspelt_key_is_an_error),
+        trial("an_added_folder_is_run_too", an_added_folder_is_run_too),
+        trial("a_file_that_no_runner_knows_is_an_error", an_unknown_file_is_an_error),
+        trial("a_topic_that_no_runner_knows_is_an_error", an_unknown_topic_is_an_error),
+        trial("a_folder_without_vectors_is_an_error", a_folder_without_vectors_is_an_error),
+        trial("a_file_that_does_not_parse_is_an_error", a_file_that_does_not_parse_is_an_error),
     ];
-    let trials = tests.into_iter().map(|(name, test)| Trial::test(name, move || test().map_err(Failed::from))).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(name: &str, test: fn() -> Verdict) -> Trial {
+    Trial::test(name, move || test().map_err(Failed::from))
 }
 
 const GOOD: &str = "- {name: one and two, given: [1, 2], expect: {sum: 3}}\n- {name: nothing, given: [], expect: {sum: 0}}\n";
@@ -81,7 +85,7 @@ impl Run {
     }
 
     /// Checks the verdict, and that every one of the texts was said.
-    fn expect(&self, passed: bool, texts: &[&str]) -> Result<(), String> {
+    fn expect(&self, passed: bool, texts: &[&str]) -> Verdict {
         if self.passed != passed {
             return Err(format!("passed is {}: {}", self.passed, self.said));
         }
@@ -92,11 +96,11 @@ impl Run {
     }
 }
 
-fn every_case_is_a_test_of_its_own() -> Result<(), String> {
+fn every_case_is_a_test_of_its_own() -> Verdict {
     Run::of(GOOD, &[]).expect(true, &["test sums/small::one and two ... ok", "test sums/small::nothing ", "2 passed; 0 failed"])
 }
 
-fn a_wrong_case_fails() -> Result<(), String> {
+fn a_wrong_case_fails() -> Verdict {
     let texts = ["sums/small::deliberately wrong", "sums/small.yaml", "/sum: expected 4, got 3", "2 passed; 1 failed"];
     // All cases run before the verdict, also those after the wrong one.
     Run::of(&format!("{WRONG}{GOOD}"), &[]).expect(false, &texts)?;
@@ -104,35 +108,35 @@ fn a_wrong_case_fails() -> Result<(), String> {
     Run::of(GOOD, &[("sums/small.yaml", WRONG)]).expect(false, &["added-0"])
 }
 
-fn a_misspelt_key_is_an_error() -> Result<(), String> {
+fn a_misspelt_key_is_an_error() -> Verdict {
     let texts = ["sums/small::typo", "case \"typo\"", "unknown field `expects`"];
     Run::of("- {name: typo, given: [], expects: {sum: 0}}", &[]).expect(false, &texts)
 }
 
-fn an_added_folder_is_run_too() -> Result<(), String> {
+fn an_added_folder_is_run_too() -> Verdict {
     let added = [("sums/small.yaml", "- {name: mine, given: [5], expect: {sum: 5.0}}"), ("sums/small.yaml", GOOD)];
     Run::of(GOOD, &added).expect(true, &["test sums/small::mine ", "5 passed; 0 failed"])?;
     // Known, but of a capability that is not there.
     Run::of(GOOD, &[("sums/later.yaml", WRONG)]).expect(true, &["2 passed; 0 failed"])
 }
 
-fn an_unknown_file_is_an_error() -> Result<(), String> {
+fn an_unknown_file_is_an_error() -> Verdict {
     Run::of(GOOD, &[("sums/large.yaml", GOOD)])
         .expect(false, &["sums/large", "no runner knows this file", "2 passed; 1 failed"])?;
     Run::of(GOOD, &[("sums/small.yml", GOOD)]).expect(false, &["sums/small.yml", "no runner knows this file"])?;
     Run::of(GOOD, &[("small.yaml", GOOD)]).expect(false, &["small.yaml", "no runner knows this file"])
 }
 
-fn an_unknown_topic_is_an_error() -> Result<(), String> {
+fn an_unknown_topic_is_an_error() -> Verdict {
     Run::of(GOOD, &[("products/small.yaml", GOOD)]).expect(false, &["products/small", "no runner knows this file"])
 }
 
-fn a_folder_without_vectors_is_an_error() -> Result<(), String> {
+fn a_folder_without_vectors_is_an_error() -> Verdict {
     Run::of(GOOD, &[("sums/README.md", "# Sums")]).expect(false, &["added-0", "no vector here"])?;
     Run::of(GOOD, &[(".hidden/small.yaml", GOOD)]).expect(false, &["added-0", "no vector here"])
 }
 
-fn a_file_that_does_not_parse_is_an_error() -> Result<(), String> {
+fn a_file_that_does_not_parse_is_an_error() -> Verdict {
     Run::of("- {name: [", &[]).expect(false, &["sums/small::parses", "sums/small.yaml"])?;
     Run::of("- {given: []}", &[]).expect(false, &["sums/small::parses", "case 0 has no name"])
 }

@@ -52,4 +52,4 @@ pub use timestamp::Timestamp;
 pub use write::{Verb, Write, WriteError};
 
 #[cfg(test)]
-mod testing;
+mod laws;

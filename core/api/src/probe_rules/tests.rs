@@ -1,138 +1,10 @@
-//! Laws of the probe rules over arbitrary JSON, and the cases that the vectors do not have.
+//! Cases that the vectors do not have.
 
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::field::{ErrorKind, Path};
 use crate::{FeatureGates, Gate};
-
-const KINDS: [&str; 12] = [
-    "Pod",
-    "PodTemplate",
-    "Deployment",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-    "DaemonSet",
-    "Job",
-    "CronJob",
-    "PodProbeMarker",
-    "Service",
-    "",
-];
-
-/// JSON whose member names are mostly those that the rules read, so that they get somewhere.
-fn arbitrary() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<u64>().prop_map(Value::from),
-        (-1100i64..1100).prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        prop::sample::select(vec!["", "Always", "HTTP", "http", "a--b", "8080", "X_Bad", "app"]).prop_map(Value::from),
-        ".{0,4}".prop_map(Value::from),
-    ];
-    let names = [
-        "spec",
-        "template",
-        "jobTemplate",
-        "containers",
-        "initContainers",
-        "ephemeralContainers",
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
-        "exec",
-        "httpGet",
-        "tcpSocket",
-        "grpc",
-        "command",
-        "port",
-        "ports",
-        "scheme",
-        "httpHeaders",
-        "name",
-        "initialDelaySeconds",
-        "timeoutSeconds",
-        "periodSeconds",
-        "successThreshold",
-        "failureThreshold",
-        "terminationGracePeriodSeconds",
-        "initialDelayMilliseconds",
-        "periodMilliseconds",
-        "timeoutMilliseconds",
-        "restartPolicy",
-        "readinessGates",
-        "conditionType",
-        "probes",
-        "probe",
-        "path",
-        "service",
-    ];
-    let name = prop::sample::select(names.to_vec()).prop_map(str::to_owned);
-    leaf.prop_recursive(6, 60, 8, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(name.clone(), inner, 0..8)
-                .prop_map(|members| Value::Object(members.into_iter().collect())),
-        ]
-    })
-}
-
-/// A pod spec whose probes are arbitrary.
-fn pod_spec() -> impl Strategy<Value = Value> {
-    let container = (arbitrary(), arbitrary(), arbitrary(), prop::bool::ANY).prop_map(|(a, b, c, sidecar)| {
-        let policy = if sidecar { json!("Always") } else { Value::Null };
-        json!({"name": "app", "restartPolicy": policy, "livenessProbe": a, "readinessProbe": b, "startupProbe": c})
-    });
-    prop::collection::vec(container, 0..3).prop_map(
-        |containers| json!({"containers": containers, "initContainers": containers, "ephemeralContainers": containers}),
-    )
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(testkit::cases(128)))]
-
-    #[test]
-    fn defaulting_is_idempotent(mut spec in prop_oneof![arbitrary(), pod_spec()]) {
-        default_pod_probes(&mut spec);
-        let once = spec.clone();
-        default_pod_probes(&mut spec);
-        prop_assert_eq!(once, spec);
-    }
-
-    #[test]
-    fn every_rule_is_total(mut object in arbitrary(), old in arbitrary(), kind in prop::sample::select(KINDS.to_vec())) {
-        let off = FeatureGates::default().with(Gate::SubSecondProbes, false);
-        removed_sub_second_fields(kind, &old, &object);
-        probe_warnings(kind, &object, &FeatureGates::default().with(Gate::SubSecondProbeTimeouts, true));
-        drop_disabled_probe_fields(kind, &mut object, Some(&old), &off);
-        drop_disabled_template_fields(&mut object, &off);
-        default_pod_probes(&mut object);
-        validate_pod_probes(&object, &Path::root());
-        for type_ in ProbeType::ALL {
-            validate_probe(&object, type_, &Path::root());
-        }
-    }
-
-    #[test]
-    fn what_is_dropped_on_create_is_all_there_was(spec in pod_spec(), mut gates_bits in 0u8..4) {
-        let mut gates = FeatureGates::default();
-        for gate in [Gate::SubSecondProbes, Gate::SubSecondProbeTimeouts] {
-            gates = gates.with(gate, gates_bits & 1 == 1);
-            gates_bits >>= 1;
-        }
-        let mut pod = json!({"spec": spec});
-        let mut all = sub_second_fields("Pod", &pod);
-        let mut parts = drop_disabled_probe_fields("Pod", &mut pod, None, &gates);
-        parts.extend(sub_second_fields("Pod", &pod));
-        all.sort();
-        parts.sort();
-        prop_assert_eq!(all, parts);
-    }
-}
 
 fn kinds(errors: &[crate::field::Error]) -> Vec<(String, ErrorKind)> {
     errors.iter().map(|error| (error.path.clone(), error.kind)).collect()
@@ -177,7 +49,7 @@ fn messages_state_limit_and_value() {
 #[test]
 fn every_template_kind_loses_its_fields() {
     let off = FeatureGates::default().with(Gate::SubSecondProbes, false);
-    for kind in KINDS {
+    for kind in crate::laws::KINDS {
         let Some(members) = pod_spec_path(kind) else { continue };
         let mut object = Value::Null;
         let probe = json!({"periodMilliseconds": 0});

@@ -1,6 +1,7 @@
 //! Laws that hold for every object of every kind, however odd.
 
 use proptest::prelude::*;
+use testkit::odd;
 
 use super::*;
 
@@ -75,39 +76,7 @@ fn full(kind: Builtin) -> Value {
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        prop_oneof!["[ -~]{0,8}", "\\PC{0,4}"].prop_map(Value::from),
-    ];
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::btree_map("[a-z]{1,4}|name|spec|key|port|type", inner, 0..3)
-                .prop_map(|members| Value::Object(members.into_iter().collect())),
-        ]
-    })
-}
-
-/// Puts `value` somewhere into `object`; the numbers choose the way down.
-fn put(object: &mut Value, way: &[usize], value: Value) {
-    let Some((step, way)) = way.split_first() else {
-        *object = value;
-        return;
-    };
-    match object {
-        Value::Object(members) if !members.is_empty() => {
-            let place = step % members.len();
-            put(members.values_mut().nth(place).expect("the place is inside"), way, value);
-        }
-        Value::Array(items) if !items.is_empty() => {
-            let place = step % items.len();
-            put(&mut items[place], way, value);
-        }
-        _ => *object = value,
-    }
+    odd::json("name spec key port type metadata labels status")
 }
 
 fn kinds() -> impl Strategy<Value = Builtin> {
@@ -115,14 +84,7 @@ fn kinds() -> impl Strategy<Value = Builtin> {
 }
 
 fn odd_objects() -> impl Strategy<Value = (Builtin, Value)> {
-    let change = (prop::collection::vec(any::<usize>(), 1..9), any_json());
-    (kinds(), prop::collection::vec(change, 0..4)).prop_map(|(kind, changes)| {
-        let mut object = full(kind);
-        for (way, value) in changes {
-            put(&mut object, &way, value);
-        }
-        (kind, object)
-    })
+    kinds().prop_flat_map(|kind| (Just(kind), odd::nearly(full(kind), "name spec key port type")))
 }
 
 #[test]
@@ -179,7 +141,8 @@ proptest! {
         if let Ok(stored) = create(kind, object) {
             let part = [Part::Main, Part::Status][part];
             let again = update(kind, part, &stored, |_| {});
-            prop_assert_eq!(again.as_ref(), Ok(&stored));
+            // The decoder leaves no nulls, so the rules may read them as absent.
+            prop_assert!(json::same_but_nils(again.as_ref().ok(), Some(&stored)), "{again:?} instead of {stored}");
             prop_assert!(!generation_changes(kind, &again.expect("just compared"), &stored));
         }
     }
