@@ -1,0 +1,117 @@
+//! The controllers of a plane: what is watched goes into a core, what the core decides is written.
+//!
+//! Nothing here decides about health: a controller is a loop around a core. Controllers know a Kubernetes API and never
+//! which one. They share nothing but the client, the clock and the order to stop; one that ends unasked ends them all,
+//! because a plane with half of its controllers only looks alive.
+
+mod context;
+pub mod endpointslices;
+mod requests;
+pub mod scheduler;
+
+use std::future::Future;
+
+use kube::Client;
+use prometheus_client::registry::Registry;
+use runtime::Clock;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use context::Context;
+
+/// What the controllers need.
+pub struct ControllersConfig {
+    /// The API that they work on.
+    pub client: Client,
+    /// The clock.
+    pub clock: Clock,
+    /// The name of this machine, for events.
+    pub host: String,
+    /// What the EndpointSlice controller does; `None`: it does not run (a cluster has its own).
+    pub endpointslices: Option<endpoints::Config>,
+    /// Whether pods are assigned to nodes; not on a cluster, which has a scheduler.
+    pub scheduler: bool,
+    /// Where measurements go; see [`Metrics::register`].
+    pub metrics: Metrics,
+    /// Told once when every controller has seen everything.
+    pub on_ready: Option<oneshot::Sender<()>>,
+}
+
+/// The metrics of all controllers.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Those of the EndpointSlice controller.
+    pub endpointslices: endpointslices::Metrics,
+}
+
+impl Metrics {
+    /// Makes the metrics known to a registry.
+    pub fn register(registry: &mut Registry) -> Metrics {
+        Metrics { endpointslices: endpointslices::Metrics::register(registry) }
+    }
+}
+
+/// Why the controllers ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// One of them ended without being told to.
+    #[error("a controller ended unasked")]
+    Ended(#[source] Option<tokio::task::JoinError>),
+}
+
+/// Runs all controllers until told to stop.
+pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(), Error> {
+    let ControllersConfig { client, clock, host, endpointslices, scheduler, metrics, on_ready } = config;
+    let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: JoinSet::new(), synced: Vec::new() };
+    if let Some(config) = endpointslices {
+        team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
+    }
+    if scheduler {
+        team.start("default-scheduler", scheduler::run);
+    }
+    // A further controller is one more `team.start` here.
+    team.wait(on_ready).await
+}
+
+/// The controllers that run.
+struct Team {
+    client: Client,
+    clock: Clock,
+    host: String,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    synced: Vec<oneshot::Receiver<()>>,
+}
+
+impl Team {
+    /// Starts a controller; `component` is who its events come from.
+    fn start<F: Future<Output = ()> + Send + 'static>(&mut self, component: &str, run: impl FnOnce(Context) -> F) {
+        let (context, synced) = Context::new(&self.client, &self.clock, component, &self.host, self.stop.clone());
+        self.synced.push(synced);
+        self.tasks.spawn(run(context));
+    }
+
+    async fn wait(mut self, on_ready: Option<oneshot::Sender<()>>) -> Result<(), Error> {
+        let synced = std::mem::take(&mut self.synced);
+        self.tasks.spawn(async move {
+            let all = futures::future::join_all(synced).await;
+            if let Some(tell) = on_ready
+                && all.iter().all(Result::is_ok)
+            {
+                // Whoever asked may have lost interest.
+                let _ = tell.send(());
+            }
+            std::future::pending().await
+        });
+        let ended = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Ok(()),
+            ended = self.tasks.join_next() => Err(Error::Ended(ended.and_then(Result::err))),
+        };
+        self.stop.cancel();
+        // They end by themselves, except for the one that says that all are ready.
+        while self.tasks.len() > 1 && self.tasks.join_next().await.is_some() {}
+        ended
+    }
+}
