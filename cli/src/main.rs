@@ -5,6 +5,7 @@ mod apiserver;
 mod completions;
 mod config;
 mod error;
+mod explain;
 mod kubeconfig;
 mod manifests;
 mod output;
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     Up(up::UpArgs),
     Agent(agent::AgentArgs),
+    Explain(explain::ExplainArgs),
     Serve(serve::ServeArgs),
     #[command(hide = true)]
     Shim(shim::ShimArgs),
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Up(args) => args.run(),
         Command::Agent(args) => args.run(),
+        Command::Explain(args) => args.run(),
         Command::Serve(args) => args.run(),
         Command::Shim(args) => return args.run(),
         Command::Apiserver(args) => args.run(),

@@ -68,12 +68,15 @@ fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<Stri
     });
     if let Some(listens) = listens {
         said.push(match shown.ready_at_ms {
+            Some(at) if at < listens => {
+                format!("listening after {}, it is ready at {}: too early", span(listens), span(at))
+            }
             Some(at) => format!("listening after {}, it is ready at {}", span(listens), span(at)),
             None => format!("listening after {}, it is killed before it is ready", span(listens)),
         });
     }
     if let Some(budget) = shown.budget_ms {
-        said.push(format!("killed unless it answers {} after its start", span(budget)));
+        said.push(format!("killed unless it answers within {} of its start", span(budget)));
     }
     if let Some(without) = &shown.ready_without_sub_second {
         said.push(format!("with SubSecondProbes off: ready {}", readiness(shown, without)));

@@ -88,7 +88,7 @@ pub(super) fn timeline(container: &Container, listens_ms: Option<u64>, width: us
         ("liveness", scene.liveness(cells, step)),
     ] {
         if let Some(line) = line {
-            lines.push(format!("{name:label$}{}", line.finish()));
+            lines.push(format!("{name:label$}{}", line.finish()).trim_end().to_owned());
         }
     }
     lines
@@ -183,7 +183,7 @@ impl Scene {
             return Some(line);
         }
         let first = self.ready_first_ms(&times);
-        line.fill(0, times.delay_ms, '.');
+        line.fill(0, times.delay_ms.min(self.killed_ms.unwrap_or(u64::MAX)), '.');
         line.fill(0, self.started_ms, '~');
         if let Some(killed) = self.killed_ms {
             self.waiting(&mut line, &times, first, killed);
