@@ -8,7 +8,9 @@ use agent::container::ShimProgram;
 use agent::{AgentConfig, AgentTls, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
+use controllers::ControllersConfig;
 use kube::Client;
+use prometheus_client::registry::Registry;
 use registry::authz::Identity;
 use runtime::Clock;
 use tokio_util::sync::CancellationToken;
@@ -120,6 +122,7 @@ impl UpArgs {
         let serving = tokio::spawn(listening.run(serve_stop.clone()));
 
         let parts_stop = CancellationToken::new();
+        let controllers = tokio::spawn(controllers::run(self.controllers(&server, &clock)?, parts_stop.clone()));
         let agent = self.start_agent(&server, &clock, &data_dir, stop.clone()).await?;
         say_ready(&url);
 
@@ -132,9 +135,26 @@ impl UpArgs {
             ended = serving => flatten(ended),
         };
         parts_stop.cancel();
+        let _ = tokio::time::timeout(STOP_TIMEOUT, controllers).await;
         let _ = tokio::time::timeout(STOP_TIMEOUT, watching).await;
         serve_stop.cancel();
         outcome
+    }
+
+    /// Returns what the controllers are told: everything that a plane of its own needs.
+    fn controllers(&self, server: &Server, clock: &Clock) -> Result<ControllersConfig, Failure> {
+        let settings = endpoints::Settings::new(&self.server.feature_gates);
+        let slices = endpoints::Config { settings, ..endpoints::Config::default() };
+        Ok(ControllersConfig {
+            client: client(server, "lifesign-controllers"),
+            clock: clock.clone(),
+            host: self.node.name()?,
+            endpointslices: Some(slices),
+            scheduler: true,
+            markers: true,
+            metrics: controllers::Metrics::register(&mut Registry::default()),
+            on_ready: None,
+        })
     }
 
     async fn start_agent(
@@ -148,7 +168,9 @@ impl UpArgs {
         let mut config =
             self.node.config(client(server, "lifesign-agent"), clock.clone(), data_dir, &self.server.feature_gates)?;
         config.on_stop = OnStop::Drain;
-        config.tls = AgentTls { client_ca: authority.certificate().to_owned(), certificate: None };
+        // Its endpoint can be asked like the API itself: same authority, same credentials.
+        let own = authority.server(&["localhost".to_owned()], &[self.node.agent_listen.ip()]).map_err(Failure::bug)?;
+        config.tls = AgentTls { client_ca: authority.certificate().to_owned(), certificate: Some((own.certificate, own.key)) };
         let (on_ready, ready) = tokio::sync::oneshot::channel();
         config.on_ready = Some(on_ready);
         let agent = tokio::spawn(async move { agent::run(config, stop).await.map_err(|error| chain(&error)) });

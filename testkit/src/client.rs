@@ -89,6 +89,12 @@ impl Client {
         Client::build(kubeconfig, protocol, true)
     }
 
+    /// Returns a client as the user of a kubeconfig, of another server of the same authority: an agent.
+    pub fn of_agent(kubeconfig: &Path, address: &str) -> Result<Client, String> {
+        let client = Client::build(kubeconfig, Protocol::Http1, true)?;
+        Ok(Client { address: address.to_owned(), ..client })
+    }
+
     /// Returns a client without a certificate: nobody, or whoever a token belongs to.
     pub fn without_certificate(kubeconfig: &Path, protocol: Protocol) -> Result<Client, String> {
         Client::build(kubeconfig, protocol, false)

@@ -1,4 +1,4 @@
-//! The real binary as a process: `lifesign apiserver` on a free port with a folder of its own.
+//! The real binary as a process: `lifesign apiserver` or `lifesign up` on a free port with a folder of its own.
 //!
 //! A plane can be stopped, killed and started again on the same data. It never outlives the value that holds it, and its
 //! log is shown when it does not come up.
@@ -21,6 +21,7 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// A `lifesign apiserver` with a folder of its own.
 pub struct Plane {
     binary: PathBuf,
+    subcommand: &'static str,
     folder: TempDir,
     arguments: Vec<String>,
     running: Option<Running>,
@@ -37,7 +38,13 @@ impl Plane {
     /// Returns a plane that is not running yet; give it `env!("CARGO_BIN_EXE_lifesign")`.
     pub fn new(binary: impl AsRef<OsStr>) -> Plane {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        Plane { binary: PathBuf::from(binary.as_ref()), folder, arguments: Vec::new(), running: None }
+        Plane { binary: PathBuf::from(binary.as_ref()), subcommand: "apiserver", folder, arguments: Vec::new(), running: None }
+    }
+
+    /// Returns this plane, run by `lifesign up`: with controllers and an agent.
+    pub fn whole(mut self) -> Plane {
+        self.subcommand = "up";
+        self
     }
 
     /// Returns a plane that is running.
@@ -90,7 +97,7 @@ impl Plane {
 
     /// Returns the command that starts the server.
     pub fn server_command(&self) -> Command {
-        let mut command = self.command("apiserver");
+        let mut command = self.command(self.subcommand);
         command.args(["--listen", "127.0.0.1:0"]).args(&self.arguments);
         command
     }

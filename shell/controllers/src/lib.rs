@@ -6,6 +6,7 @@
 
 mod context;
 pub mod endpointslices;
+pub mod markers;
 mod requests;
 pub mod scheduler;
 
@@ -32,6 +33,8 @@ pub struct ControllersConfig {
     pub endpointslices: Option<endpoints::Config>,
     /// Whether pods are assigned to nodes; not on a cluster, which has a scheduler.
     pub scheduler: bool,
+    /// Whether PodProbeMarkers are turned into NodePodProbes and marks; not beside a kruise-manager that does the same.
+    pub markers: bool,
     /// Where measurements go; see [`Metrics::register`].
     pub metrics: Metrics,
     /// Told once when every controller has seen everything.
@@ -62,13 +65,16 @@ pub enum Error {
 
 /// Runs all controllers until told to stop.
 pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(), Error> {
-    let ControllersConfig { client, clock, host, endpointslices, scheduler, metrics, on_ready } = config;
+    let ControllersConfig { client, clock, host, endpointslices, scheduler, markers, metrics, on_ready } = config;
     let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: JoinSet::new(), synced: Vec::new() };
     if let Some(config) = endpointslices {
         team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
     }
     if scheduler {
         team.start("default-scheduler", scheduler::run);
+    }
+    if markers {
+        team.start("pod-probe-marker-controller", markers::run);
     }
     // A further controller is one more `team.start` here.
     team.wait(on_ready).await
