@@ -51,7 +51,7 @@ pub const FILES: Table = &[
     ("latency-profiles/nodes", Package("lifesign-nodes")),
     ("latency-profiles/plan", Package("lifesign-profiles")),
     ("latency-profiles/profiles", Package("lifesign-profiles")),
-    ("latency-profiles/simulator", NotYetWired),
+    ("latency-profiles/simulator", Package("lifesign-sim")),
     ("latency-profiles/status", Package("lifesign-profiles")),
     ("latency-profiles/tolerations", Package("lifesign-nodes")),
     ("latency-profiles/transitions", Package("lifesign-profiles")),

@@ -8,11 +8,13 @@ pub struct Rng(u64);
 
 impl Rng {
     /// Returns a generator that yields the same sequence for the same seed.
+    #[inline]
     pub const fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
     /// Returns the next 64 random bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -22,18 +24,21 @@ impl Rng {
     }
 
     /// Returns a fraction in `[0, 1)`.
+    #[inline]
     pub fn fraction(&mut self) -> f64 {
         // 53 bits are what an f64 can hold exactly.
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Returns a number in `0..bound`, or 0 if `bound` is 0.
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         // Multiply-shift; the bias is below 2^-64 * bound, of no account here.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// Returns an independent generator, so that one consumer's draws do not shift another's.
+    #[inline]
     pub fn fork(&mut self) -> Rng {
         Rng(self.next_u64())
     }

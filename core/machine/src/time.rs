@@ -18,41 +18,49 @@ impl Time {
     pub const MAX: Time = Time(i64::MAX);
 
     /// Returns the instant `micros` microseconds after the epoch.
+    #[inline]
     pub const fn from_micros(micros: i64) -> Time {
         Time(micros)
     }
 
     /// Returns the instant `millis` milliseconds after the epoch.
+    #[inline]
     pub const fn from_millis(millis: i64) -> Time {
         Time(millis.saturating_mul(1_000))
     }
 
     /// Returns the instant `seconds` seconds after the epoch.
+    #[inline]
     pub const fn from_secs(seconds: i64) -> Time {
         Time(seconds.saturating_mul(1_000_000))
     }
 
     /// Returns the microseconds since the epoch.
+    #[inline]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
     /// Returns the whole milliseconds since the epoch, rounded down.
+    #[inline]
     pub const fn as_millis(self) -> i64 {
         self.0.div_euclid(1_000)
     }
 
     /// Returns the whole seconds since the epoch, rounded down.
+    #[inline]
     pub const fn as_secs(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
 
     /// Returns the span since `earlier`, zero if `earlier` is later.
+    #[inline]
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0).max(0).unsigned_abs())
     }
 
     /// Returns this instant with everything below a whole second cut off, as API timestamps have it.
+    #[inline]
     pub const fn floor_second(self) -> Time {
         Time(self.0 - self.0.rem_euclid(1_000_000))
     }
@@ -60,12 +68,14 @@ impl Time {
 
 impl Add<Duration> for Time {
     type Output = Time;
+    #[inline]
     fn add(self, span: Duration) -> Time {
         Time(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 }
 
 impl AddAssign<Duration> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Duration) {
         *self = *self + span;
     }
@@ -73,6 +83,7 @@ impl AddAssign<Duration> for Time {
 
 impl Sub<Duration> for Time {
     type Output = Time;
+    #[inline]
     fn sub(self, span: Duration) -> Time {
         Time(self.0.saturating_sub(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }

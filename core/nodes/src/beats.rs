@@ -89,19 +89,34 @@ pub struct Beats {
     /// An interval that takes effect with the next beat.
     slower: Option<Duration>,
     rng: Rng,
+    /// What follows from the interval, ready for use: a simulation beats hundreds of millions of times.
+    lease_duration: Duration,
+    interval_us: i64,
+    jitter_us: u64,
     /// The number of the current beat, from 1; 0 before the first.
     beat: u64,
     /// Where the next beat lies on the raster, and when it really begins.
     next_raster: Time,
     next_beat: Time,
-    /// When the current beat began, and how many of its attempts have started.
+    /// When the current beat began, how many of its attempts have started, and when the next one does.
     began: Time,
     started: u32,
+    next_attempt: Time,
     renewed: bool,
     /// Whether one or more beats have passed without success.
     failed: bool,
-    last_post: Option<Time>,
-    post_again: Option<Time>,
+    /// When an unchanged status is due, and when a failed post is started again; `Time::MAX`: not at all.
+    report_at: Time,
+    post_again: Time,
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[inline]
+fn after(time: Time, micros: i64) -> Time {
+    Time::from_micros(time.as_micros().saturating_add(micros))
 }
 
 impl Beats {
@@ -111,17 +126,22 @@ impl Beats {
             config,
             slower: None,
             rng,
+            lease_duration: Duration::ZERO,
+            interval_us: 0,
+            jitter_us: 0,
             beat: 0,
             next_raster: first,
             next_beat: first,
             began: first,
             started: 0,
+            next_attempt: Time::MAX,
             renewed: true,
             failed: false,
-            last_post: None,
-            post_again: None,
+            report_at: first,
+            post_again: Time::MAX,
         };
-        beats.next_beat = first + beats.jitter();
+        beats.use_interval(config.interval);
+        beats.next_beat = after(first, beats.jitter());
         beats
     }
 
@@ -130,68 +150,68 @@ impl Beats {
         self.config.interval
     }
 
-    fn jitter(&mut self) -> Duration {
-        if !self.config.jitter {
-            return Duration::ZERO;
-        }
-        let most = u64::try_from(self.config.interval.as_micros() / 25).unwrap_or(u64::MAX);
-        Duration::from_micros(self.rng.below(most.saturating_add(1)))
+    fn use_interval(&mut self, interval: Duration) {
+        self.config.interval = interval;
+        self.lease_duration = interval.saturating_mul(4);
+        self.interval_us = micros(interval).max(1);
+        self.jitter_us = if self.config.jitter { self.interval_us.unsigned_abs() / 25 } else { 0 };
     }
 
-    /// Returns when the next attempt of the current beat starts, if one does.
-    fn next_attempt(&self) -> Option<Time> {
-        if self.renewed || self.started >= self.config.attempts {
-            return None;
-        }
-        match self.config.spacing {
-            Spacing::Burst => Some(self.began),
-            // The product first: thirds and sevenths of an interval must not drift.
-            Spacing::Spread => Some(self.began + self.config.interval * self.started / self.config.attempts),
-        }
+    /// Draws how late a beat is, in microseconds.
+    fn jitter(&mut self) -> i64 {
+        if self.jitter_us == 0 { 0 } else { self.rng.below(self.jitter_us + 1).cast_signed() }
     }
 
-    fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn begin(&mut self, now: Time, want: &mut impl FnMut(Effect)) {
         if self.beat > 0 {
             self.failed |= !self.renewed;
-            effects.push(Effect::Drop { beat: self.beat });
+            want(Effect::Drop { beat: self.beat });
         }
         if let Some(interval) = self.slower.take() {
-            self.config.interval = interval;
+            self.use_interval(interval);
         }
         self.beat += 1;
         (self.began, self.started, self.renewed) = (self.next_beat, 0, false);
-        // A loop that was held up (a suspended machine) begins one beat, not all that it has missed.
-        self.next_raster += self.config.interval;
+        self.next_raster = after(self.next_raster, self.interval_us);
         if self.next_raster <= now {
-            let behind = now.since(self.next_raster).as_micros() / self.config.interval.as_micros().max(1) + 1;
-            self.next_raster += self.config.interval * u32::try_from(behind).unwrap_or(u32::MAX);
+            // A loop that was held up (a suspended machine) begins one beat, not all that it has missed.
+            let behind = now.as_micros().saturating_sub(self.next_raster.as_micros()) / self.interval_us + 1;
+            self.next_raster = after(self.next_raster, behind.saturating_mul(self.interval_us));
             self.began = now;
         }
-        self.next_beat = self.next_raster + self.jitter();
+        self.next_beat = after(self.next_raster, self.jitter());
+        self.next_attempt = self.began;
         if self.beat == 1 {
-            self.post(now, effects);
+            self.post(now, want);
         }
     }
 
-    fn attempt(&mut self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Attempt {
-            beat: self.beat,
-            fresh: self.started > 0,
-            lease_duration: self.config.interval.saturating_mul(4),
-        });
+    fn attempt(&mut self, want: &mut impl FnMut(Effect)) {
+        want(Effect::Attempt { beat: self.beat, fresh: self.started > 0, lease_duration: self.lease_duration });
         self.started += 1;
+        self.next_attempt = if self.started >= self.config.attempts {
+            Time::MAX
+        } else {
+            match self.config.spacing {
+                Spacing::Burst => self.began,
+                // The product first: thirds and sevenths of an interval must not drift.
+                Spacing::Spread => {
+                    let offset = self.interval_us.saturating_mul(i64::from(self.started)) / i64::from(self.config.attempts);
+                    after(self.began, offset)
+                }
+            }
+        };
     }
 
-    fn post(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        (self.last_post, self.post_again) = (Some(now), None);
-        effects.push(Effect::PostStatus);
+    fn post(&mut self, now: Time, want: &mut impl FnMut(Effect)) {
+        (self.report_at, self.post_again) = (now + self.config.report_interval, Time::MAX);
+        want(Effect::PostStatus);
     }
 
-    fn renewed(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.renewed = true;
-        let overdue = self.last_post.is_none_or(|last| now.since(last) >= self.config.report_interval);
-        if std::mem::take(&mut self.failed) || overdue {
-            self.post(now, effects);
+    fn renewed(&mut self, now: Time, want: &mut impl FnMut(Effect)) {
+        (self.renewed, self.next_attempt) = (true, Time::MAX);
+        if std::mem::take(&mut self.failed) || self.report_at <= now {
+            self.post(now, want);
         }
     }
 
@@ -201,7 +221,7 @@ impl Beats {
             self.slower = Some(interval);
         } else if interval < self.config.interval {
             // Faster at once: the grace may be about to shrink.
-            self.config.interval = interval;
+            self.use_interval(interval);
             if self.beat > 0 {
                 (self.next_raster, self.next_beat) = (now, now);
                 self.renewed = true; // an interrupted beat has not failed
@@ -210,31 +230,44 @@ impl Beats {
     }
 }
 
+impl Beats {
+    /// Does what [`Machine::step`] does, for callers that can do without a list: each effect is handed to `want`.
+    pub fn step_with(&mut self, now: Time, input: Option<Input>, mut want: impl FnMut(Effect)) {
+        match input {
+            Some(Input::Renewed { beat }) if beat == self.beat && !self.renewed => self.renewed(now, &mut want),
+            Some(Input::ReadyChanged) => self.post(now, &mut want),
+            Some(Input::PostFailed) => self.post_again = after(now, self.interval_us / 5),
+            Some(Input::SetInterval(interval)) => self.set_interval(now, interval),
+            Some(Input::Renewed { .. }) | None => {}
+        }
+        if self.next_beat <= now {
+            self.begin(now, &mut want);
+        }
+        while self.next_attempt <= now {
+            self.attempt(&mut want);
+        }
+        if self.post_again <= now {
+            self.post(now, &mut want);
+        }
+    }
+
+    /// Returns when the next step is due; a loop always has one.
+    #[inline]
+    pub fn due(&self) -> Time {
+        self.next_beat.min(self.next_attempt).min(self.post_again)
+    }
+}
+
 impl Machine for Beats {
     type Input = Input;
     type Effect = Effect;
 
     fn step(&mut self, now: Time, input: Option<Input>, effects: &mut Vec<Effect>) {
-        match input {
-            Some(Input::Renewed { beat }) if beat == self.beat && !self.renewed => self.renewed(now, effects),
-            Some(Input::ReadyChanged) => self.post(now, effects),
-            Some(Input::PostFailed) => self.post_again = Some(now + self.config.interval / 5),
-            Some(Input::SetInterval(interval)) => self.set_interval(now, interval),
-            Some(Input::Renewed { .. }) | None => {}
-        }
-        if self.next_beat <= now {
-            self.begin(now, effects);
-        }
-        while self.next_attempt().is_some_and(|at| at <= now) {
-            self.attempt(effects);
-        }
-        if self.post_again.is_some_and(|at| at <= now) {
-            self.post(now, effects);
-        }
+        self.step_with(now, input, |effect| effects.push(effect));
     }
 
     fn deadline(&self) -> Option<Time> {
-        [Some(self.next_beat), self.next_attempt(), self.post_again].into_iter().flatten().min()
+        Some(self.due())
     }
 }
 

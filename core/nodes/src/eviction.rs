@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use api::node::Taint;
 use api::pod::Toleration;
-use api::{Note, NoteType, ObjectReference, Pod};
+use api::{Node, Note, NoteType, ObjectReference, Pod};
 use machine::{Machine, Time};
 
 pub use schedule::{Due, Schedule};
+
+use crate::taints::Health;
 
 /// The first pause after a failed deletion; it doubles.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -63,6 +65,8 @@ pub enum Input {
         name: Arc<str>,
         /// All of its taints.
         taints: Vec<Taint>,
+        /// Whether its condition Ready is `True`.
+        ready: bool,
     },
     /// A node object is gone. Its pods must go all the same, so this stops nothing.
     NodeDeleted(Arc<str>),
@@ -77,6 +81,17 @@ pub enum Input {
         /// The very one.
         uid: Arc<str>,
     },
+}
+
+impl Input {
+    /// Reads a node.
+    pub fn node(node: &Node) -> Input {
+        Input::Node {
+            name: node.metadata.name.as_str().into(),
+            taints: node.spec.taints.clone(),
+            ready: node.ready() == Some("True"),
+        }
+    }
 }
 
 /// What must be done.
@@ -182,8 +197,10 @@ impl Evictor {
     /// Takes a fact and does what follows from it at once; timers that are due are left to [`Machine::step`].
     pub fn apply(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
-            Input::Node { name, mut taints } => {
-                taints.retain(|taint| taint.effect == "NoExecute");
+            Input::Node { name, mut taints, ready } => {
+                // A health taint on a ready node is a leftover, for example of a controller that was away when the node
+                // came back. Whoever put it there is about to remove it; its instant may be long past.
+                taints.retain(|taint| taint.effect == "NoExecute" && !(ready && Health::from_key(&taint.key).is_some()));
                 let node = self.nodes.entry(name).or_default();
                 node.exists = true;
                 if node.taints != taints {
@@ -357,7 +374,7 @@ mod tests {
         step(&mut evictor, 0, Some(Input::Pod(pod("1"))));
         let evict = Effect::Evict { key: "default/web".into(), uid: "1".into() };
         assert_eq!(
-            step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()] })),
+            step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()], ready: false })),
             std::slice::from_ref(&evict)
         );
         let mut now = 0;
@@ -375,18 +392,27 @@ mod tests {
     #[test]
     fn a_retry_ends_when_the_taint_is_gone() {
         let mut evictor = Evictor::new();
-        step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()] }));
+        step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()], ready: false }));
         assert_eq!(step(&mut evictor, 0, Some(Input::Pod(pod("1")))).len(), 1);
         step(&mut evictor, 0, Some(Input::Failed { key: "default/web".into(), uid: "1".into() }));
-        let effects = step(&mut evictor, 1, Some(Input::Node { name: "a".into(), taints: Vec::new() }));
+        let effects = step(&mut evictor, 1, Some(Input::Node { name: "a".into(), taints: Vec::new(), ready: false }));
         assert_eq!(effects, [Effect::Cancelled { key: "default/web".into() }]);
         assert_eq!(evictor.deadline(), None);
     }
 
     #[test]
+    fn a_leftover_taint_on_a_ready_node_evicts_nobody() {
+        let mut evictor = Evictor::new();
+        let node = |ready| Input::Node { name: "a".into(), taints: vec![taint()], ready };
+        step(&mut evictor, 1000, Some(node(true)));
+        assert_eq!(step(&mut evictor, 1000, Some(Input::Pod(pod("1")))), []);
+        assert_eq!(step(&mut evictor, 1001, Some(node(false))).len(), 1);
+    }
+
+    #[test]
     fn a_new_pod_of_the_same_name_is_another_pod() {
         let mut evictor = Evictor::new();
-        step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()] }));
+        step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()], ready: false }));
         step(&mut evictor, 0, Some(Input::Pod(pod("1"))));
         assert_eq!(step(&mut evictor, 5, Some(Input::Pod(PodFacts { deleting: true, ..pod("1") }))), []);
         let again = step(&mut evictor, 9, Some(Input::Pod(pod("2"))));

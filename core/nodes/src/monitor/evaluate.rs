@@ -13,7 +13,9 @@ pub(super) const BASE_MIN: usize = 2;
 
 impl Monitor {
     /// Evaluates everything that the facts since the last time, or the time itself, can have changed.
-    pub(super) fn evaluate(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    ///
+    /// [`Machine::step`](machine::Machine::step) does so after the silence check; alone it is what follows an event.
+    pub fn evaluate(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.evaluate_isolation(now, effects);
         // Zones before the queue, so that no node of a zone that has just broken down is tainted.
         self.evaluate_zones(now, effects);
@@ -52,7 +54,8 @@ impl Monitor {
     /// Gives every node a fresh grace: what it said while we could not listen is not its fault.
     fn pardon_all(&mut self, now: Time) {
         for id in self.ids() {
-            self.node_mut(id).last_seen = now;
+            let node = self.node_mut(id);
+            node.last_seen = node.last_seen.max(now);
             self.touch(id);
         }
         self.heard_until = Some(self.find_heard_until(now));
@@ -109,7 +112,7 @@ impl Monitor {
     fn evaluate_node(&mut self, id: NodeId, now: Time, effects: &mut Vec<Effect>) {
         let (isolated, full) = (self.isolated, self.full_disruption);
         let node = self.node(id);
-        let expiry = node.expiry(&self.config);
+        let expiry = node.expiry();
         let silent = node.ready == Some(Ready::Unknown) && expiry < now;
         let revival = (node.ready == Some(Ready::Unknown) && !silent).then_some(expiry);
         let (ready, keep, granted) = (node.ready, node.keep, node.granted);
@@ -157,7 +160,7 @@ impl Monitor {
     }
 
     fn serve_queues(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.isolated {
+        if self.isolated || self.queued == 0 {
             return;
         }
         for index in 0..self.zones.len() {
@@ -175,7 +178,7 @@ impl Monitor {
 
     /// Returns when the next token lets somebody out of a queue.
     pub(super) fn next_token(&self) -> Option<Time> {
-        if self.isolated {
+        if self.isolated || self.queued == 0 {
             return None;
         }
         self.zones.iter().filter(|zone| !zone.queue.is_empty()).filter_map(|zone| zone.bucket.token_at()).min()
@@ -185,6 +188,7 @@ impl Monitor {
         let node = self.nodes[id.0 as usize].as_mut().expect("the handle of a node that is there");
         if node.queued.is_none() {
             node.queued = Some(since);
+            self.queued += 1;
             self.zones[node.zone].queue.insert((since, node.name.clone()), id);
         }
     }
@@ -193,6 +197,7 @@ impl Monitor {
     pub(super) fn dequeue(&mut self, id: NodeId) -> Option<Time> {
         let node = self.nodes[id.0 as usize].as_mut().expect("the handle of a node that is there");
         let since = node.queued.take()?;
+        self.queued -= 1;
         self.zones[node.zone].queue.remove(&(since, node.name.clone()));
         Some(since)
     }

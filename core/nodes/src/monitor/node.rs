@@ -32,6 +32,9 @@ pub(super) struct Node {
     pub(super) grace: Duration,
     pub(super) lease: Option<LeaseFacts>,
     pub(super) lease_duration: Option<Duration>,
+    /// How long it may be silent, and how long without suspicion, in microseconds; see [`Node::measure`].
+    patience_us: i64,
+    quiet_us: i64,
     /// The taints that are there, as far as we know.
     pub(super) no_schedule: [bool; 2],
     pub(super) no_execute: [Option<Time>; 2],
@@ -48,7 +51,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(facts: &NodeFacts, zone: usize, now: Time, config: &Config) -> Node {
-        Node {
+        let mut node = Node {
             name: facts.name.clone(),
             uid: facts.uid.clone(),
             zone,
@@ -62,6 +65,8 @@ impl Node {
             grace: config.grace,
             lease: None,
             lease_duration: None,
+            patience_us: 0,
+            quiet_us: 0,
             no_schedule: [false; 2],
             no_execute: [None; 2],
             granted: None,
@@ -69,19 +74,38 @@ impl Node {
             check_at: Time::MAX,
             revival: None,
             dirty: false,
-        }
+        };
+        node.measure(config);
+        node
+    }
+
+    /// Finds how long the node may be silent; to be called whenever what that depends on has changed.
+    pub(super) fn measure(&mut self, config: &Config) {
+        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        let grace = if self.posted { self.grace } else { config.startup_grace };
+        let lease = self.lease_duration.filter(|_| config.lease_aware_grace).unwrap_or_default();
+        self.patience_us = micros(grace.max(lease));
+        self.quiet_us = micros(self.lease_duration.unwrap_or(LEASE_DURATION) / 2);
     }
 
     /// Returns the last instant at which the silence is not yet too long.
-    pub(super) fn expiry(&self, config: &Config) -> Time {
-        let grace = if self.posted { self.grace } else { config.startup_grace };
-        let lease = self.lease_duration.filter(|_| config.lease_aware_grace).unwrap_or_default();
-        self.last_seen + grace.max(lease)
+    #[inline]
+    pub(super) const fn expiry(&self) -> Time {
+        Time::from_micros(self.last_seen.as_micros().saturating_add(self.patience_us))
     }
 
     /// Returns the last instant at which the node is not yet suspiciously silent: two lease intervals.
-    pub(super) fn quiet_until(&self) -> Time {
-        self.last_seen + self.lease_duration.unwrap_or(LEASE_DURATION) / 2
+    #[inline]
+    pub(super) const fn quiet_until(&self) -> Time {
+        Time::from_micros(self.last_seen.as_micros().saturating_add(self.quiet_us))
+    }
+
+    /// Judges the node by another grace.
+    pub(super) fn set_grace(&mut self, grace: Duration, config: &Config) {
+        if self.grace != grace {
+            self.grace = grace;
+            self.measure(config);
+        }
     }
 
     /// Returns whether the isolation guard listens to the node.

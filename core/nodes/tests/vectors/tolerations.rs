@@ -153,7 +153,7 @@ struct OnePod {
 impl OnePod {
     fn tell_all(&mut self, now: Time) {
         let mut effects = Vec::new();
-        let node = Input::Node { name: self.pod.node.clone(), taints: self.taints.clone() };
+        let node = Input::Node { name: self.pod.node.clone(), taints: self.taints.clone(), ready: false };
         self.evictor.apply(now, node, &mut effects);
         if !self.gone {
             self.evictor.apply(now, Input::Pod(self.pod.clone()), &mut effects);

@@ -190,9 +190,10 @@ impl World {
     fn tell_node(&mut self, now: Time, name: &str) {
         let facts = self.nodes[name].facts.clone();
         let taints = facts.taints.iter().map(HealthTaint::taint).collect::<Vec<Taint>>();
+        let ready = facts.ready.is_some_and(|ready| ready.status == Ready::True);
         self.tell(now, Input::Node(facts));
         let mut effects = Vec::new();
-        self.evictor.apply(now, eviction::Input::Node { name: name.into(), taints }, &mut effects);
+        self.evictor.apply(now, eviction::Input::Node { name: name.into(), taints, ready }, &mut effects);
         self.evictions(now, effects);
     }
 
