@@ -155,7 +155,8 @@ fn what_cannot_be_read_is_exit_2_and_named() {
         assert!(stderr(&out).contains(name), "{}", stderr(&out));
     }
     for wrong in [&["--policy", "Sometimes"], &["--feature-gates", "Nope=true"], &["--listen-after", "1370"]] {
-        assert_eq!(explain(GOOD, wrong).status.code(), Some(2), "{wrong:?}");
+        let out = lifesign(&[&["explain", "-f", "-"], &wrong[..]].concat(), folder.path()).output().unwrap();
+        assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0), "{wrong:?}");
     }
 }
 

@@ -30,6 +30,9 @@ const KNOWN_FIELDS: [&str; 13] = [
     "timeoutSeconds",
 ];
 
+/// What follows from what the API does not accept.
+const REFUSED: &str = "the API server refuses the object";
+
 /// Formats milliseconds.
 pub(super) fn span(ms: u64) -> String {
     duration::format(std::time::Duration::from_millis(ms))
@@ -55,21 +58,26 @@ impl Findings {
 
     /// A rule of the API that is broken.
     pub(super) fn invalid(&mut self, error: &field::Error) {
-        self.add(Severity::Error, "invalid", &error.path, error.message(), "the API server refuses the object");
+        self.add(Severity::Error, "invalid", &error.path, error.message(), REFUSED);
     }
 
     /// A probe that cannot be decoded.
     pub(super) fn unreadable(&mut self, path: Path, error: &serde_json::Error) {
-        self.add(Severity::Error, "unreadable", path, error.to_string(), "the API server refuses the object");
+        self.add(Severity::Error, "unreadable", path, error.to_string(), REFUSED);
     }
 
-    /// Members of a probe that nobody knows.
-    pub(super) fn unknown_fields(&mut self, probe: &Value, path: &Path) {
-        for key in probe.as_object().into_iter().flat_map(|probe| probe.keys()) {
+    /// Members of a probe that nobody knows, and numbers that do not fit their type.
+    pub(super) fn fields(&mut self, probe: &Value, path: &Path) {
+        for (key, value) in probe.as_object().into_iter().flatten() {
             if !KNOWN_FIELDS.contains(&key.as_str()) {
                 let text = format!("a probe has no field {key:?}");
                 let advice = "kubectl refuses it; with --validate=false it is dropped without a word";
                 self.add(Severity::Error, "unknown-field", path.child(key), text, advice);
+            }
+            // The grace is the only 64-bit number.
+            if key != "terminationGracePeriodSeconds" && value.as_i64().is_some_and(|number| i32::try_from(number).is_err()) {
+                let text = format!("{value} does not fit into 32 bits");
+                self.add(Severity::Error, "unreadable", path.child(key), text, REFUSED);
             }
         }
     }

@@ -96,7 +96,7 @@ fn containers() -> impl Strategy<Value = Container> {
 const LONG_MS: u64 = 120_000;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(256)))]
 
     #[test]
     fn a_prompt_container_is_ready_exactly_when_the_formula_says(
@@ -206,4 +206,21 @@ fn the_prompt_bound_is_reached() {
     assert_eq!(start.ready().lag_ms, 4_000);
     // Right after the attempt at 6 s: the attempts at 8 s and 10 s count.
     assert_eq!(start.ready_ms(6_001), Some(10_000));
+}
+
+#[test]
+fn a_look_right_before_the_grid_moves_it() {
+    let probe = Probe {
+        tcp_socket: Some(TcpSocketAction::default()),
+        period_seconds: 1,
+        period_milliseconds: Some(50),
+        ..Probe::default()
+    };
+    let container = Container { startup_probe: Some(probe), ..Container::default() };
+    let (start, node) = (start(&container, &NodePolicy::default()), NodePolicy::default());
+    // Attempts at 0, 1 s (the look), 1.1 s (its rest), 2.15 s.
+    assert_eq!(start.ready_ms(1_001), Some(1_100));
+    assert_eq!(start.budget_ms(), Some(2_150));
+    let log = drive(&container, &node, LONG_MS, &mut |_, now| (now >= 1_101, 0));
+    assert_eq!(ready_ms(&log), Some(2_150));
 }

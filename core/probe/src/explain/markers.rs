@@ -55,7 +55,7 @@ fn marker_times(probe: &pod::Probe, node: &NodePolicy) -> Times {
 
 fn probe(item: &Value, path: &Path, options: &Options, found: &mut Findings) -> Option<Probe> {
     let value = json::get(item, "probe")?;
-    found.unknown_fields(value, path);
+    found.fields(value, path);
     let stored = match pod::Probe::deserialize(value) {
         Ok(probe) => probe,
         Err(error) => {

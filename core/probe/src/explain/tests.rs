@@ -71,6 +71,11 @@ fn what_cannot_be_read_is_found_and_the_rest_is_explained() {
         let text = table(&explain(std::slice::from_ref(&odd), &options()), &options(), 100);
         assert!(!text.is_empty(), "{odd}");
     }
+    assert_found(
+        "unreadable",
+        Some(Severity::Error),
+        pod(json!({"readinessProbe": http(json!({"periodSeconds": 1i64 << 31}))})),
+    );
     assert_found("no-containers", Some(Severity::Error), json!({"kind": "Pod", "spec": {}}));
 }
 
@@ -318,4 +323,52 @@ fn a_timeline_shows_delays_attempts_and_when_it_is_ready() {
             "liveness   ~~~~~~~               |              |",
         ]
     );
+}
+
+#[test]
+fn nothing_that_a_manifest_may_hold_makes_it_panic() {
+    let fields = [
+        "exec",
+        "httpGet",
+        "tcpSocket",
+        "grpc",
+        "initialDelaySeconds",
+        "periodSeconds",
+        "timeoutSeconds",
+        "successThreshold",
+        "failureThreshold",
+        "terminationGracePeriodSeconds",
+        "initialDelayMilliseconds",
+        "periodMilliseconds",
+        "timeoutMilliseconds",
+    ];
+    let odd = [
+        json!(null),
+        json!(-1),
+        json!(i64::MIN),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(1.5),
+        json!("x"),
+        json!([]),
+        json!({}),
+    ];
+    for field in fields {
+        for value in &odd {
+            let mut probe = http(json!({"periodSeconds": 1}));
+            probe[field] = value.clone();
+            let all = json!({"startupProbe": probe, "readinessProbe": probe, "livenessProbe": probe, "ports": value});
+            let marker = json!({"kind": "PodProbeMarker", "metadata": value, "spec": {"selector": {"matchLabels": {"app": "web"}},
+                "probes": [{"name": "a", "containerName": "app", "probe": probe}, value]}});
+            let service = json!({"kind": "Service", "spec": {"selector": {"app": "web"}, "ports": [value]}});
+            let objects = [pod(all), marker, service];
+            for listen_after in [None, Some(Duration::from_secs(3))] {
+                let options = Options { listen_after, ..options() };
+                let report = explain(&objects, &options);
+                assert_eq!(report.workloads.len(), 2);
+                assert!(table(&report, &options, 100).starts_with("Pod default/web"));
+                serde_json::to_string(&report).unwrap();
+            }
+        }
+    }
 }

@@ -150,11 +150,11 @@ impl Scene {
 
     /// Draws the attempts until the Success at `end`.
     fn waiting(&self, line: &mut Line, times: &Times, first: u64, end_ms: u64) {
-        if times.second_look {
-            line.put(first, '|');
-            line.attempts(times.attempt_ms(first, 1), u64::MAX, end_ms.saturating_add(1));
+        let grid = if times.second_look { 2 } else { 0 };
+        for at in (0..grid).map(|index| times.attempt_ms(first, index)).filter(|at| *at <= end_ms) {
+            line.put(at, '|');
         }
-        line.attempts(first, times.period_ms, end_ms.saturating_add(1));
+        line.attempts(times.attempt_ms(first, grid), times.period_ms, end_ms.saturating_add(1));
     }
 
     fn startup(&self, cells: u64, step: u64) -> Option<Line> {
@@ -192,11 +192,12 @@ impl Scene {
         let ready = self.ready_ms(&times);
         line.fill(ready, step.saturating_mul(cells), '=');
         self.waiting(&mut line, &times, first, ready);
-        // The look does not shift the grid, so what follows it is counted from the first attempt.
-        let from = if times.second_look { first } else { ready };
-        let after = times.period_after_success_ms.max(1);
-        let next = from.saturating_add(after.saturating_mul((ready - from) / after + 1));
-        line.attempts(next, after, u64::MAX);
+        // A look does not shift the grid, so the attempt after it is not one period later.
+        let next = match times.second_look && ready == times.attempt_ms(first, 1) {
+            true => times.attempt_ms(first, 2),
+            false => ready.saturating_add(times.period_after_success_ms),
+        };
+        line.attempts(next, times.period_after_success_ms, u64::MAX);
         line.put(ready, 'R');
         Some(line)
     }

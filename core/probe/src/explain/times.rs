@@ -13,13 +13,14 @@
 //! and an application that answers well every attempt which begins at `L` or later:
 //!
 //! ```text
-//! attempts of a prompt target   a(0) = d, [d + 1 s: the second look, if P > 1 s], d + P, d + 2 P, ...
+//! attempts of a prompt target   a(0) = d, [d + 1 s: the second look, if P > 1 s], d + Q, d + Q + P, ... where Q = P, but
+//!                               Q = max(P, 1 s + rest) after a look, because the target gets its rest
 //! ready, no startup probe       a(j + n - 1), j the first attempt with a(j) >= L
 //!   at most                     max(L, d) + n P, hanging: max(L, d) + n G + T
 //! started, startup probe s      the first a_s(j) >= L; then readiness r begins at max(started, d_r), so ready comes
 //!   at most                     max(L, d_s, d_r) + P_s + (n_r - 1) P_r,
 //!                               hanging: max(L, d_s, d_r) + G_s + T_s + (n_r - 1) G_r + T_r
-//! never up                      Failure at d + (f - 1) P; hanging: d + F + (f - 2) G + T, where F = G, or with a second look
+//! never up                      Failure at d, f > 1: d + Q + (f - 2) P; hanging: d + F + (f - 2) G + T, where F = G, or with a second look
 //!                               at s = max(1 s, T + rest) < P: F = max(P, s + T + rest)
 //! fails after Success           Failure between (f - 1) P and f G + T later, P the period after Success
 //! well again after a loss       Success at most n P later, hanging n G + T, P the period after a loss
@@ -102,12 +103,22 @@ impl Times {
         period_ms.max(self.timeout_ms.saturating_add(rest_ms(period_ms)))
     }
 
+    /// Returns how long after the first attempt the second one comes that is no look: a look that ends right before it gets
+    /// its rest too, which moves the grid.
+    fn second_ms(&self) -> u64 {
+        match self.second_look {
+            true => self.period_ms.max(LOOK_MS + rest_ms(self.period_ms)),
+            false => self.period_ms,
+        }
+    }
+
     /// Returns when attempt number `index` of a prompt target begins that has not reached Success; `first` is the first.
     pub(super) fn attempt_ms(&self, first: u64, index: u64) -> u64 {
         let after = match (index, self.second_look) {
+            (0, _) => 0,
             (1, true) => LOOK_MS,
-            (2.., true) => self.period_ms.saturating_mul(index - 1),
-            _ => self.period_ms.saturating_mul(index),
+            (2.., true) => self.second_ms().saturating_add(self.period_ms.saturating_mul(index - 2)),
+            (_, false) => self.period_ms.saturating_mul(index),
         };
         first.saturating_add(after)
     }
@@ -115,13 +126,11 @@ impl Times {
     /// Returns the number of the first attempt that begins at `listens_ms` or later.
     fn first_good(&self, first: u64, listens_ms: u64) -> u64 {
         let wait = listens_ms.saturating_sub(first);
-        if wait == 0 {
-            return 0;
-        }
         match self.second_look {
-            true if wait <= LOOK_MS => 1,
-            true => wait.div_ceil(self.period_ms).saturating_add(1),
             false => wait.div_ceil(self.period_ms),
+            true if wait == 0 => 0,
+            true if wait <= LOOK_MS => 1,
+            true => wait.saturating_sub(self.second_ms()).div_ceil(self.period_ms).saturating_add(2),
         }
     }
 
@@ -134,18 +143,22 @@ impl Times {
     /// Returns when Failure is reached by a container that never answers well, from its start.
     pub fn never_up(&self) -> Span {
         let (period, timeout) = (self.period_ms, self.timeout_ms);
-        let prompt = self.delay_ms.saturating_add(times(self.failure_threshold - 1, period));
         let rested = timeout.saturating_add(rest_ms(period));
         let look = LOOK_MS.max(rested);
         let first = match self.second_look && look < period {
             true => period.max(look.saturating_add(rested)),
             false => self.gap_ms(period),
         };
-        let between = match self.failure_threshold {
+        // From the first to the last attempt that counts.
+        let between = |first: u64, gap: u64| match self.failure_threshold {
             1 => 0,
-            failures => first.saturating_add(times(failures - 2, self.gap_ms(period))),
+            failures => first.saturating_add(times(failures - 2, gap)),
         };
-        Span { from_ms: prompt, to_ms: self.delay_ms.saturating_add(between).saturating_add(timeout) }
+        let hanging = between(first, self.gap_ms(period)).saturating_add(timeout);
+        Span {
+            from_ms: self.delay_ms.saturating_add(between(self.second_ms(), period)),
+            to_ms: self.delay_ms.saturating_add(hanging),
+        }
     }
 
     /// Returns how long after it began to fail a container that was well has the result Failure.

@@ -127,7 +127,7 @@ fn subjects<'a>(spec: &'a Value, path: &Path, options: &Options, found: &mut Fin
 fn read<'a>(container: &'a Value, type_: ProbeType, path: &Path, options: &Options, found: &mut Findings) -> Option<Read<'a>> {
     let value = json::get(container, type_.field())?;
     let path = path.child(type_.field());
-    found.unknown_fields(value, &path);
+    found.fields(value, &path);
     match pod::Probe::deserialize(value) {
         Ok(probe) => {
             let times = container_times(&probe, type_, &options.node);
