@@ -82,7 +82,7 @@ impl Report {
             "startTime": self.start_time,
             "hostIP": host_ip,
             "hostIPs": [{"ip": host_ip}],
-            "conditions": self.conditions,
+            "conditions": self.conditions.iter().map(condition_value).collect::<Vec<_>>(),
             "initContainerStatuses": statuses(&self.init_container_statuses, &pod.spec.init_containers),
             "containerStatuses": statuses(&self.container_statuses, &pod.spec.containers),
         });
@@ -95,6 +95,17 @@ impl Report {
         }
         json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
     }
+}
+
+/// Returns a condition for a patch: what it does not say must not stay from before.
+fn condition_value(condition: &Condition) -> Value {
+    let mut value = serde_json::to_value(condition).expect("a condition has only text keys");
+    for key in ["reason", "message"] {
+        if value.get(key).is_none() {
+            value[key] = Value::Null;
+        }
+    }
+    value
 }
 
 fn status_value(status: &ContainerStatus, image: &str) -> Value {

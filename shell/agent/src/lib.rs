@@ -6,15 +6,18 @@
 pub mod addresses;
 mod config;
 pub mod container;
+mod endpoint;
 pub mod environment;
 pub mod exec;
 pub mod executors;
 mod health_proto;
 mod heartbeat;
 pub mod lag;
+mod layout;
 pub mod listeners;
 pub mod logs;
 mod machine_facts;
+mod metrics;
 mod node;
 pub mod processes;
 mod readiness;
@@ -23,6 +26,7 @@ mod run;
 pub mod serve;
 pub mod shim;
 pub mod state;
+mod supervisor;
 pub mod volumes;
 
 pub use config::{AgentConfig, AgentError, AgentReady, AgentTls, DRAIN_WAIT, FreshClient, OnStop};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use api::Write;
+use api::{Verb, Write, WriteError};
 use http::Method;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// The first wait before the API is asked again, doubled up to [`PAUSE_MAX`].
@@ -33,6 +33,39 @@ pub(crate) async fn send(
 /// Sends a strategic merge patch.
 pub(crate) async fn strategic(client: &Client, path: &str, patch: &Value, timeout: Duration) -> Result<Value, kube::Error> {
     call(client, Method::PATCH, path, "application/strategic-merge-patch+json", bytes(patch), timeout).await
+}
+
+/// Sends what a core wants written.
+pub(crate) async fn write(client: &Client, write: &Write, timeout: Duration) -> Result<(), WriteError> {
+    let path = path_of(write);
+    let sent = match &write.verb {
+        Verb::Create(object) => {
+            let folder = path.rsplit_once('/').map_or(path.as_str(), |(folder, _)| folder);
+            send(client, Method::POST, folder, object, timeout).await
+        }
+        Verb::Merge(patch) => send(client, Method::PATCH, &path, patch, timeout).await,
+        Verb::Strategic(patch) => strategic(client, &path, patch, timeout).await,
+        Verb::Delete { uid } => delete(client, &path, uid, None, timeout).await,
+    };
+    sent.map(drop).map_err(|error| write_error(&error))
+}
+
+/// Deletes an object, if it still is the one with this uid.
+pub(crate) async fn delete(
+    client: &Client,
+    path: &str,
+    uid: &str,
+    grace_seconds: Option<i64>,
+    timeout: Duration,
+) -> Result<Value, kube::Error> {
+    let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+    if !uid.is_empty() {
+        options["preconditions"] = json!({"uid": uid});
+    }
+    if let Some(seconds) = grace_seconds {
+        options["gracePeriodSeconds"] = seconds.into();
+    }
+    send(client, Method::DELETE, path, &options, timeout).await
 }
 
 /// Returns the path of what a core wants written.
@@ -71,6 +104,18 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Returns what an error means to a core.
+pub(crate) fn write_error(error: &kube::Error) -> WriteError {
+    let kube::Error::Api(status) = error else { return WriteError::Failed };
+    match status.code {
+        404 => WriteError::NotFound,
+        409 if status.reason == "AlreadyExists" => WriteError::AlreadyExists,
+        409 => WriteError::Conflict,
+        400 | 422 => WriteError::Invalid,
+        _ => WriteError::Failed,
+    }
+}
+
 /// Asks until the API answers, with growing pauses; `None`: told to stop.
 pub(crate) async fn until_answered<T, F: Future<Output = Result<T, kube::Error>>>(
     stop: &CancellationToken,
@@ -99,8 +144,7 @@ pub(crate) async fn until_answered<T, F: Future<Output = Result<T, kube::Error>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::{Lease, Pod, Verb};
-    use serde_json::json;
+    use api::{Lease, Pod};
 
     #[test]
     fn paths_are_those_of_the_api() {

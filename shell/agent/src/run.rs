@@ -1,20 +1,30 @@
 //! The agent as a whole: takes its directory and its addresses, registers its Node, beats, runs pods, until told to stop.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use machine::Rng;
+use machine::{Rng, Time};
+use runtime::EventWriter;
 use rustix::fs::FlockOperation;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::addresses::{Cidr, Claim, ClaimError, POD_RANGE};
+use crate::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use crate::config::{AgentConfig, AgentError, AgentReady};
+use crate::endpoint::{Endpoint, server_config};
 use crate::heartbeat::Heartbeat;
+use crate::layout::Layout;
 use crate::machine_facts::MachineFacts;
+use crate::metrics::Metrics;
 use crate::node::{self, NodeFacts};
+use crate::supervisor::{Adopted, Parts, Supervisor, Surround, adopt_all, letter_box};
+
+/// The address of the node: pods are processes of this machine.
+const HOST_IP: &str = "127.0.0.1";
 
 /// Runs an agent until told to stop; what then becomes of the pods is said by [`AgentConfig::on_stop`].
 ///
@@ -23,40 +33,96 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     let data_dir = config.data_dir.clone();
     let unusable = |source| AgentError::DataDir { path: data_dir.clone(), source };
     let _lock = lock(&config.data_dir)?;
+    let tls = server_config(&config.tls, &config.node_name)?;
     let listener = listen(&config).await?;
     let address = listener.local_addr().map_err(|source| AgentError::Listen { address: config.listen, source })?;
+    let layout = Layout::new(&config.data_dir);
+    let adopted = adopt_all(&layout).await.map_err(unusable)?;
     let stored = node::stored(&config.client, &config.node_name, &stop).await;
     let before = stored.as_ref().and_then(|node| node.spec.pod_cidr.parse().ok());
-    let claim = claim(config.pod_cidr, before)?;
+    let claim = claim(config.pod_cidr, before, &adopted)?;
+    let pod_cidr = claim.cidr();
     let facts = NodeFacts {
         name: config.node_name.clone(),
         machine: MachineFacts::read(&config.data_dir),
         labels: config.labels.clone(),
-        pod_cidr: claim.cidr(),
+        pod_cidr,
         endpoint: address,
         max_pods: config.max_pods,
     };
     node::register(&config.client, &facts, &stop).await?;
+    let ready_since = node::ready_since(stored.as_ref()).unwrap_or_else(|| config.clock.now());
+    // Not only with the first beat: whoever sees a pod of this node run must find its logs.
+    if let Err(error) = node::post_status(&config.client, &facts, config.clock.now(), ready_since).await {
+        tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
+    }
     let mut rng = Rng::new(random_seed().map_err(unusable)?);
+    let metrics = Arc::new(Metrics::new());
+    let (mail, inbox) = letter_box();
     let tasks = TaskTracker::new();
-    let heartbeat = Heartbeat {
+    let surround = Arc::new(Surround {
         client: config.client.clone(),
-        fresh: config.fresh_client.clone(),
         clock: config.clock.clone(),
-        ready_since: node::ready_since(stored.as_ref()).unwrap_or_else(|| config.clock.now()),
-        facts,
-        interval: config.heartbeat,
-        rng: rng.fork(),
-    };
-    tasks.spawn(heartbeat.run(stop.clone()));
+        node: config.node_name.clone(),
+        mail: mail.clone(),
+        layout,
+        shim: config.shim.clone(),
+        program: config.program.clone(),
+        host_ip: HOST_IP.to_owned(),
+        allocatable: facts.allocatable(),
+        claim: pod_cidr.to_string(),
+        tasks: tasks.clone(),
+        halt: CancellationToken::new(),
+    });
+    // Logs and metrics are served, and the node is alive, until the last pod has stopped.
+    let stopped = CancellationToken::new();
+    // However this ends, nothing of it goes on.
+    let _ends = (stopped.clone().drop_guard(), surround.halt.clone().drop_guard());
+    tasks.spawn(Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone()));
+    tasks.spawn(heartbeat(&config, facts, ready_since, rng.fork()).run(stopped.clone()));
     if let Some(tell) = config.on_ready.take() {
         // Whoever asked may have lost interest.
-        let _ = tell.send(AgentReady { address, pod_cidr: claim.cidr() });
+        let _ = tell.send(AgentReady { address, pod_cidr });
     }
-    stop.cancelled().await;
+    let parts = Parts {
+        surround,
+        inbox,
+        pool: Pool::new(claim),
+        settings: Arc::new(settings(&config)),
+        adopted,
+        metrics,
+        events: EventWriter::start(config.client.clone(), config.clock.clone(), "lifesign-agent", &config.node_name),
+        on_stop: config.on_stop,
+        network_probes: config.max_concurrent_network_probes,
+        exec_probes: config.max_concurrent_exec_probes,
+        rng,
+    };
+    Supervisor::run(parts, stop).await;
+    stopped.cancel();
     tasks.close();
     tasks.wait().await;
     Ok(())
+}
+
+fn settings(config: &AgentConfig) -> pods::Settings {
+    pods::Settings {
+        node: config.node.clone(),
+        back_off: config.back_off,
+        drain_wait: config.drain_wait,
+        host_ip: HOST_IP.to_owned(),
+    }
+}
+
+fn heartbeat(config: &AgentConfig, facts: NodeFacts, ready_since: Time, rng: Rng) -> Heartbeat {
+    Heartbeat {
+        client: config.client.clone(),
+        fresh: config.fresh_client.clone(),
+        clock: config.clock.clone(),
+        ready_since,
+        facts,
+        interval: config.heartbeat,
+        rng,
+    }
 }
 
 /// Takes the directory: the lock goes with the returned file.
@@ -76,14 +142,23 @@ async fn listen(config: &AgentConfig) -> Result<TcpListener, AgentError> {
 }
 
 /// Claims the range that was asked for, else the one that the node had, else a free one.
-fn claim(wanted: Option<Cidr>, before: Option<Cidr>) -> Result<Claim, ClaimError> {
+fn claim(wanted: Option<Cidr>, before: Option<Cidr>, adopted: &HashMap<String, Adopted>) -> Result<Claim, ClaimError> {
+    let own: HashSet<&str> = adopted.values().flat_map(|adopted| &adopted.running).map(|(_, running)| running.id()).collect();
+    // What runs has its addresses already.
+    let held = adopted.values().flat_map(|adopted| &adopted.running).find_map(|(_, running)| {
+        let cidr = running.spec().claim.as_ref()?;
+        cidr.parse().ok()
+    });
     if let Some(cidr) = wanted {
-        return Claim::of(cidr, |_| false);
+        return Claim::of(cidr, |id| own.contains(id));
     }
-    match before.map(|cidr| Claim::of(cidr, |_| false)) {
-        Some(Ok(claim)) => Ok(claim),
-        _ => Claim::first_free(POD_RANGE),
+    for cidr in held.into_iter().chain(before) {
+        match Claim::of(cidr, |id| own.contains(id)) {
+            Err(ClaimError::InUse(_)) => {}
+            claimed => return claimed,
+        }
     }
+    Claim::first_free(POD_RANGE)
 }
 
 fn random_seed() -> std::io::Result<u64> {

@@ -28,7 +28,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Takes notes and writes them as events.
 #[derive(Clone)]
 pub struct EventWriter {
-    sender: mpsc::Sender<(Time, Note)>,
+    sender: mpsc::Sender<Said>,
     dropped: Arc<AtomicU64>,
     clock: Clock,
 }
@@ -53,7 +53,12 @@ impl EventWriter {
 
     /// Takes a note; never waits.
     pub fn say(&self, note: Note) {
-        if self.sender.try_send((self.clock.now(), note)).is_err() {
+        self.say_times(note, 1);
+    }
+
+    /// Takes a note that stands for so many occurrences; never waits.
+    pub fn say_times(&self, note: Note, times: u32) {
+        if self.sender.try_send(Said { at: self.clock.now(), note, times: u64::from(times.max(1)) }).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -62,6 +67,13 @@ impl EventWriter {
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+}
+
+/// A note that waits to be written.
+struct Said {
+    at: Time,
+    note: Note,
+    times: u64,
 }
 
 /// What makes two notes the same.
@@ -86,15 +98,15 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut receiver: mpsc::Receiver<(Time, Note)>) {
-        while let Some((at, note)) = receiver.recv().await {
+    async fn run(mut self, mut receiver: mpsc::Receiver<Said>) {
+        while let Some(Said { at, note, times }) = receiver.recv().await {
             let mut pause = Duration::from_millis(200);
             loop {
                 if self.clock.now().since(at) > STALE_AFTER {
                     self.dropped.fetch_add(1, Ordering::Relaxed);
                     break;
                 }
-                match tokio::time::timeout(WRITE_TIMEOUT, self.write(at, &note)).await {
+                match tokio::time::timeout(WRITE_TIMEOUT, self.write(at, &note, times)).await {
                     Ok(Ok(())) => break,
                     Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
                         tracing::debug!(reason = note.reason, error = %status.message, "event refused");
@@ -110,17 +122,17 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, at: Time, note: &Note) -> Result<(), kube::Error> {
+    async fn write(&mut self, at: Time, note: &Note, times: u64) -> Result<(), kube::Error> {
         let sameness = (note.object.clone(), note.reason, note.message.clone());
         let stamp = Timestamp(at);
         if let Some(written) = self.known.get_mut(&sameness) {
-            let patch = json!({"count": written.count + 1, "lastTimestamp": stamp.to_string()});
+            let patch = json!({"count": written.count + times, "lastTimestamp": stamp.to_string()});
             let path = format!("/api/v1/namespaces/{}/events/{}", written.namespace, written.name);
             match request(&self.client, http::Method::PATCH, &path, &patch).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => drop(self.known.remove(&sameness)),
                 Err(error) => return Err(error),
                 Ok(_) => {
-                    written.count += 1;
+                    written.count += times;
                     written.last = at;
                     return Ok(());
                 }
@@ -135,10 +147,10 @@ impl Writer {
             "involvedObject": note.object, "reason": note.reason, "message": note.message, "type": note.type_.name(),
             "source": {"component": self.component, "host": self.host},
             "reportingComponent": self.component, "reportingInstance": self.host,
-            "firstTimestamp": stamp.to_string(), "lastTimestamp": stamp.to_string(), "count": 1,
+            "firstTimestamp": stamp.to_string(), "lastTimestamp": stamp.to_string(), "count": times,
         });
         request(&self.client, http::Method::POST, &format!("/api/v1/namespaces/{namespace}/events"), &event).await?;
-        self.remember(sameness, Written { name, namespace, count: 1, last: at });
+        self.remember(sameness, Written { name, namespace, count: times, last: at });
         Ok(())
     }
 

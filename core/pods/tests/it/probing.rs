@@ -18,6 +18,11 @@ fn a_pod_is_ready_when_its_probe_says_so() {
     assert_eq!(world.condition("Ready"), "False");
     world.answer("app", ProbeType::Readiness, Outcome::success());
     assert_eq!((world.condition("ContainersReady"), world.condition("Ready")), ("True".to_owned(), "True".to_owned()));
+    let conditions = world.status()["conditions"].as_array().unwrap();
+    assert!(
+        conditions.iter().all(|condition| condition["reason"].is_null()),
+        "why it was not ready is forgotten: {conditions:?}"
+    );
     let (_, written, urgent) = world.writes.last().unwrap();
     assert!(*urgent);
     assert_eq!(written["containerStatuses"][0]["ready"], true, "one write for all of it");

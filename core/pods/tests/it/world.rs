@@ -346,19 +346,33 @@ fn make(now: Time, pod: &Value, found: Vec<Found>, settings: &Settings, seed: u6
     PodMachine::new(now, view(pod), found, Arc::new(settings.clone()), Rng::new(seed))
 }
 
-/// Applies a patch as the API does: conditions by their type, everything else whole, null removes.
+/// Applies a patch as the API does: conditions are merged by their type, other lists replaced, null removes.
 fn merge_status(status: &mut Value, patch: &Value) {
     for (key, value) in patch.as_object().expect("a status is an object") {
         if key == "conditions" {
             let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-            let patched = |type_: &Value| list(value).iter().any(|condition| condition["type"] == *type_);
-            let stored = list(&status["conditions"]).into_iter().filter(|condition| !patched(&condition["type"]));
-            let all: Vec<Value> = stored.chain(list(value)).collect();
-            status["conditions"] = Value::from(all);
-        } else if value.is_null() {
-            status.as_object_mut().expect("a status is an object").remove(key);
+            let mut conditions = list(&status["conditions"]);
+            for patched in list(value) {
+                let known = conditions.iter().position(|condition| condition["type"] == patched["type"]);
+                let at = known.unwrap_or_else(|| {
+                    conditions.push(json!({}));
+                    conditions.len() - 1
+                });
+                merge(&mut conditions[at], &patched);
+            }
+            status["conditions"] = Value::from(conditions);
         } else {
-            status[key] = value.clone();
+            merge(status, &json!({key: value}));
+        }
+    }
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    for (key, value) in patch.as_object().expect("a patch is an object") {
+        if value.is_null() {
+            into.as_object_mut().expect("an object is patched").remove(key);
+        } else {
+            into[key] = value.clone();
         }
     }
 }

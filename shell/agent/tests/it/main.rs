@@ -5,7 +5,10 @@
 
 mod commands;
 mod containers;
+mod endpoint;
 mod logs;
+mod plane;
+mod pods;
 mod probes;
 mod serving;
 mod support;

@@ -1,0 +1,95 @@
+//! The agent's HTTPS endpoint: logs, metrics, what the probes do.
+//!
+//! Clients prove themselves with a certificate of the cluster's authority: administrators (as which the API server comes)
+//! get everything, other known readers everything but logs, strangers only `/healthz`.
+
+mod answers;
+mod tls;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::metrics::Metrics;
+use crate::supervisor::Mail;
+use answers::answer;
+pub(crate) use tls::server_config;
+use tls::{Caller, caller};
+
+/// A client that does not finish its handshake in this time is let go.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that does not finish its headers in this time is let go.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Answers under way may take this long when the agent stops; followers of logs are cut off.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What answers are made from.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Endpoint {
+    /// Serves until told to stop.
+    pub(crate) async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, stop: CancellationToken) {
+        let acceptor = TlsAcceptor::from(tls);
+        let connections = TaskTracker::new();
+        let cut_off = CancellationToken::new();
+        loop {
+            let stream = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        // Out of file descriptors, most likely: waiting a moment is all that helps.
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                },
+            };
+            let (this, acceptor, cut_off) = (self.clone(), acceptor.clone(), cut_off.clone());
+            connections.spawn(async move {
+                tokio::select! {
+                    () = cut_off.cancelled() => {}
+                    () = this.connection(acceptor, stream) => {}
+                }
+            });
+        }
+        connections.close();
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await;
+        cut_off.cancel();
+        connections.wait().await;
+    }
+
+    async fn connection(self, acceptor: TlsAcceptor, stream: TcpStream) {
+        let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+            Err(_) => return tracing::debug!("TLS handshake timed out"),
+        };
+        let chain = stream.get_ref().1.peer_certificates();
+        let caller = chain.and_then(|chain| chain.first()).map_or(Caller::Stranger, |certificate| caller(certificate));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let this = self.clone();
+            async move { Ok::<_, Infallible>(answer(&this, caller, request.method(), request.uri()).await) }
+        });
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+        if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+}

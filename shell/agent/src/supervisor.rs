@@ -1,0 +1,308 @@
+//! The loop that runs the pods of a node: one task, one timer queue for all workers of all pods.
+//!
+//! It feeds each pod's machine with what happens and carries out what the machine says. Nothing here waits: whatever takes
+//! time is a task that writes back. Work that pods share is bounded: attempts by their lanes, status writes by their queue.
+
+mod adopt;
+mod attempts;
+mod containers;
+mod drain;
+mod effects;
+mod hooks;
+mod local;
+mod mail;
+mod views;
+mod writes;
+
+use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{EndpointSlice, Pod, Service};
+use futures::StreamExt;
+use kube::runtime::watcher;
+use machine::{Machine, Rng, Time};
+use pods::{Effect, Input, PodMachine};
+use runtime::{EventWriter, Obj, Seen, objects, watch};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::addresses::Pool;
+use crate::config::OnStop;
+use crate::metrics::Metrics;
+pub(crate) use adopt::{Adopted, adopt_all};
+use attempts::Attempts;
+pub(crate) use containers::Surround;
+use drain::Slices;
+use local::Local;
+pub(crate) use mail::{Ask, Mail};
+use writes::Writes;
+
+/// Letters that wait for the loop: senders wait when it is full, so this only bounds memory.
+const INBOX: usize = 4_096;
+/// Letters that are read before the loop looks at the clock again.
+const BATCH: usize = 256;
+/// Status writes that are under way at once.
+const WRITES: usize = 32;
+/// When the agent stops and everything has ended, the last status writes may take this long.
+const LAST_WRITES: Duration = Duration::from_secs(3);
+
+/// What the loop is made from.
+pub(crate) struct Parts {
+    pub(crate) surround: Arc<Surround>,
+    pub(crate) inbox: mpsc::Receiver<Mail>,
+    pub(crate) pool: Pool,
+    pub(crate) settings: Arc<pods::Settings>,
+    pub(crate) adopted: HashMap<String, Adopted>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: EventWriter,
+    pub(crate) on_stop: OnStop,
+    pub(crate) network_probes: usize,
+    pub(crate) exec_probes: usize,
+    pub(crate) rng: Rng,
+}
+
+/// Returns the letter box of a loop.
+pub(crate) fn letter_box() -> (mpsc::Sender<Mail>, mpsc::Receiver<Mail>) {
+    mpsc::channel(INBOX)
+}
+
+/// The loop.
+pub(crate) struct Supervisor {
+    surround: Arc<Surround>,
+    pool: Pool,
+    settings: Arc<pods::Settings>,
+    adopted: HashMap<String, Adopted>,
+    metrics: Arc<Metrics>,
+    events: EventWriter,
+    rng: Rng,
+    pods: HashMap<u64, Local>,
+    by_uid: HashMap<String, u64>,
+    serial: u64,
+    /// When each machine wants to be looked at.
+    timers: BTreeSet<(Time, u64)>,
+    attempts: Attempts,
+    writes: Writes,
+    slices: Slices,
+    services: HashMap<String, Service>,
+    on_stop: OnStop,
+    stopping: bool,
+    effects: Vec<Effect>,
+    due: Vec<u64>,
+}
+
+impl Supervisor {
+    /// Runs pods until told to stop, and then until they have stopped.
+    pub(crate) async fn run(parts: Parts, stop: CancellationToken) {
+        let (client, node) = (parts.surround.client.clone(), parts.surround.node.clone());
+        let mut inbox = parts.inbox;
+        let mut this = Supervisor {
+            slices: Slices::new(&parts.settings.node.gates),
+            attempts: Attempts::new(parts.network_probes, parts.exec_probes),
+            surround: parts.surround,
+            pool: parts.pool,
+            settings: parts.settings,
+            adopted: parts.adopted,
+            metrics: parts.metrics,
+            events: parts.events,
+            rng: parts.rng,
+            pods: HashMap::new(),
+            by_uid: HashMap::new(),
+            serial: 0,
+            timers: BTreeSet::new(),
+            writes: Writes::new(WRITES),
+            services: HashMap::new(),
+            on_stop: parts.on_stop,
+            stopping: false,
+            effects: Vec::new(),
+            due: Vec::new(),
+        };
+        this.reserve_adopted();
+        let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+        let mut pods = pin!(watch::<Pod>(objects(&client, ""), own));
+        let mut services = pin!(watch::<Service>(objects(&client, ""), watcher::Config::default()));
+        let mut slices = pin!(watch::<EndpointSlice>(objects(&client, ""), watcher::Config::default()));
+        let drains = this.settings.drain_wait.is_some();
+        let mut mail = Vec::with_capacity(BATCH);
+        let mut give_up_at = None;
+        let clock = this.surround.clock.clone();
+        loop {
+            let deadline = this.timers.first().map(|(at, _)| *at);
+            tokio::select! {
+                () = stop.cancelled(), if !this.stopping => this.begin_stop(),
+                _ = inbox.recv_many(&mut mail, BATCH) => {
+                    for letter in mail.drain(..) {
+                        this.take(letter);
+                    }
+                }
+                Some(seen) = pods.next() => this.pod_seen(seen),
+                Some(seen) = services.next() => this.service_seen(seen),
+                Some(seen) = slices.next(), if drains => this.slice_seen(seen),
+                () = clock.sleep_until(deadline) => {}
+                () = clock.sleep_until(give_up_at) => break,
+            }
+            this.run_due();
+            this.begin_attempts();
+            this.begin_writes();
+            if this.stopping && !this.pods.values().any(Local::is_alive) {
+                if this.pods.values().all(Local::is_settled) {
+                    break;
+                }
+                give_up_at = give_up_at.or_else(|| Some(clock.now() + LAST_WRITES));
+            }
+        }
+        let keys: Vec<u64> = this.pods.keys().copied().collect();
+        keys.into_iter().for_each(|key| this.cancel_all(key));
+        this.surround.halt.cancel();
+    }
+
+    fn now(&self) -> Time {
+        self.surround.clock.now()
+    }
+
+    /// Looks at every machine whose time has come.
+    fn run_due(&mut self) {
+        let mut due = std::mem::take(&mut self.due);
+        due.extend(self.timers.range(..=(self.now(), u64::MAX)).map(|(_, key)| *key));
+        for key in due.drain(..) {
+            self.step(key, None);
+        }
+        self.due = due;
+    }
+
+    /// Tells a machine something and does what it says.
+    fn step(&mut self, key: u64, input: Option<Input>) {
+        let now = self.now();
+        let Some(local) = self.pods.get_mut(&key) else { return };
+        let mut effects = std::mem::take(&mut self.effects);
+        local.machine.step(now, input, &mut effects);
+        let wanted = local.machine.deadline();
+        if local.timer != wanted {
+            if let Some(before) = std::mem::replace(&mut local.timer, wanted) {
+                self.timers.remove(&(before, key));
+            }
+            self.timers.extend(wanted.map(|at| (at, key)));
+        }
+        for effect in effects.drain(..) {
+            self.perform(now, key, effect);
+        }
+        self.effects = effects;
+    }
+
+    fn pod_seen(&mut self, seen: Seen<Pod>) {
+        match seen {
+            Seen::Applied(object) => self.pod_applied(*object),
+            Seen::Deleted(object) => {
+                if let Some(key) = self.by_uid.get(&object.view.metadata.uid) {
+                    self.step(*key, Some(Input::Gone));
+                }
+            }
+            Seen::Synced => self.remove_orphans(),
+        }
+    }
+
+    fn pod_applied(&mut self, object: Obj<Pod>) {
+        let Obj { view, raw, .. } = object;
+        let uid = view.metadata.uid.clone();
+        let raw = Arc::new(raw);
+        let key = match self.by_uid.get(&uid) {
+            Some(key) => {
+                let key = *key;
+                if let Some(local) = self.pods.get_mut(&key) {
+                    local.raw = raw;
+                }
+                self.step(key, Some(Input::Applied(Box::new(view))));
+                key
+            }
+            None if self.stopping => return,
+            None => match self.begin_pod(view, raw) {
+                Some(key) => key,
+                None => return,
+            },
+        };
+        self.check_drained(key);
+    }
+
+    /// Takes a pod that is new to this agent.
+    fn begin_pod(&mut self, view: Pod, raw: Arc<serde_json::Value>) -> Option<u64> {
+        let uid = view.metadata.uid.clone();
+        let Some(dir) = self.surround.layout.pod(&uid) else {
+            tracing::warn!(pod = view.metadata.name, uid, "the uid of a pod cannot be the name of a directory");
+            return None;
+        };
+        // A pod of the same name that is another one has replaced it.
+        let same = |local: &Local| local.name == view.metadata.name && local.namespace == view.metadata.namespace;
+        let replaced: Vec<u64> = self.pods.iter().filter(|(_, local)| same(local)).map(|(key, _)| *key).collect();
+        for key in replaced {
+            self.step(key, Some(Input::Gone));
+        }
+        self.serial += 1;
+        let key = self.serial;
+        let adopted = self.adopted.remove(&uid).unwrap_or_default();
+        let address = self.address_of(&view, adopted.address);
+        tracing::info!(
+            pod = view.metadata.name,
+            namespace = view.metadata.namespace,
+            uid,
+            found = adopted.found.len(),
+            "pod taken"
+        );
+        let machine = PodMachine::new(self.now(), view, adopted.found, Arc::clone(&self.settings), self.rng.fork());
+        let mut local = Local::new(machine, raw, dir, address);
+        local.take_over(adopted.running, &self.surround, key);
+        self.pods.insert(key, local);
+        self.by_uid.insert(uid, key);
+        self.step(key, None);
+        Some(key)
+    }
+
+    fn service_seen(&mut self, seen: Seen<Service>) {
+        match seen {
+            Seen::Applied(object) => drop(self.services.insert(object.view.metadata.key(), object.view)),
+            Seen::Deleted(object) => drop(self.services.remove(&object.view.metadata.key())),
+            Seen::Synced => {}
+        }
+    }
+
+    fn slice_seen(&mut self, seen: Seen<EndpointSlice>) {
+        let touched = match seen {
+            Seen::Applied(object) => self.slices.apply(&object.view),
+            Seen::Deleted(object) => self.slices.remove(&object.view),
+            Seen::Synced => self.slices.sync(),
+        };
+        for uid in touched {
+            if let Some(key) = self.by_uid.get(&uid) {
+                self.check_drained(*key);
+            }
+        }
+    }
+
+    /// Tells a pod that is being deleted when no slice sends it traffic any more.
+    fn check_drained(&mut self, key: u64) {
+        let Some(local) = self.pods.get_mut(&key) else { return };
+        let deleting = local.machine.pod().metadata.deleting();
+        if deleting && !local.drained && self.slices.drained(local.machine.uid()) {
+            local.drained = true;
+            self.step(key, Some(Input::Drained));
+        }
+    }
+
+    fn begin_stop(&mut self) {
+        self.stopping = true;
+        let keys: Vec<u64> = self.pods.keys().copied().collect();
+        tracing::info!(pods = keys.len(), on_stop = ?self.on_stop, "agent stops");
+        match self.on_stop {
+            OnStop::Drain => {
+                for key in keys {
+                    self.step(key, Some(Input::Stop));
+                }
+            }
+            // What they do is left to the next agent.
+            OnStop::Leave => {
+                self.pods.clear();
+                self.timers.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Attempts of probes: bounded, in due order, each a task of its own; the first success also says whose socket answered.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::{HandlerKind, ProbeType};
+use machine::Time;
+use probe::http::Target;
+use probe::queue::Ticket;
+use probe::timing::handler_of;
+use probe::{Lane, Launch, Report};
+use tokio::task::AbortHandle;
+
+use super::Supervisor;
+use super::containers::Surround;
+use super::hooks::VERSION;
+use super::local::{Past, Processes, place};
+use super::mail::Mail;
+use super::views::spec_of;
+use crate::executors::Executor;
+use crate::listeners::{ANSWERED_BY_ANOTHER, Owner, owner};
+
+/// A probe of a container instance, ready to be carried out again and again.
+pub(super) struct Prepared {
+    pub(super) handler: HandlerKind,
+    executor: Option<Executor>,
+    /// Where the pod itself is asked; `None`: somewhere else, or not over the network.
+    pod_address: Option<SocketAddr>,
+    /// It is known that the pod itself answers there.
+    own: AtomicBool,
+    processes: Processes,
+}
+
+/// An attempt that waits or runs.
+pub(super) struct Under {
+    pub(super) attempt: u32,
+    kind: Kind,
+    stage: Stage,
+}
+
+enum Stage {
+    Waiting(Ticket),
+    Running(AbortHandle),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Network,
+    Exec,
+}
+
+/// An attempt that waits for its place.
+struct Work {
+    pod: u64,
+    container: Arc<str>,
+    probe: ProbeType,
+    attempt: u32,
+    due: Time,
+    timeout: Duration,
+    prepared: Arc<Prepared>,
+}
+
+/// The places for attempts.
+pub(super) struct Attempts {
+    network: Lane<Work>,
+    exec: Lane<Work>,
+}
+
+impl Attempts {
+    pub(super) fn new(network: usize, exec: usize) -> Attempts {
+        Attempts { network: Lane::new(network), exec: Lane::new(exec) }
+    }
+
+    fn lane(&mut self, kind: Kind) -> &mut Lane<Work> {
+        match kind {
+            Kind::Network => &mut self.network,
+            Kind::Exec => &mut self.exec,
+        }
+    }
+
+    fn done(&mut self, under: &Under) {
+        self.lane(under.kind).done();
+    }
+
+    /// Gives an attempt up, wherever it is.
+    pub(super) fn cancel(&mut self, under: &Under) {
+        match &under.stage {
+            Stage::Waiting(ticket) => drop(self.lane(under.kind).cancel(*ticket)),
+            Stage::Running(task) => {
+                task.abort();
+                self.lane(under.kind).done();
+            }
+        }
+    }
+}
+
+impl Supervisor {
+    /// Queues an attempt that is due.
+    pub(super) fn launch(&mut self, key: u64, container: Arc<str>, launch: Launch) {
+        let Some(prepared) = self.prepared(key, &container, launch.probe) else { return };
+        let kind = if prepared.handler == HandlerKind::Exec { Kind::Exec } else { Kind::Network };
+        let Launch { probe, attempt, due, timeout, .. } = launch;
+        let work = Work { pod: key, container: Arc::clone(&container), probe, attempt, due, timeout, prepared };
+        let ticket = self.attempts.lane(kind).push(due, Some(probe), work);
+        if let Some(local) = self.pods.get_mut(&key) {
+            let worker = &mut local.unit(&container).workers[place(probe)];
+            worker.under = Some(Under { attempt, kind, stage: Stage::Waiting(ticket) });
+        }
+    }
+
+    /// Returns the probe of the instance that runs, made once per instance.
+    fn prepared(&mut self, key: u64, container: &Arc<str>, probe: ProbeType) -> Option<Arc<Prepared>> {
+        let local = self.pods.get_mut(&key)?;
+        if let Some(prepared) = local.unit(container).workers[place(probe)].prepared.clone() {
+            return Some(prepared);
+        }
+        let running = local.units.get(container)?.running.clone()?;
+        let (spec, stored) = spec_of(local, container, probe)?;
+        let ip = local.address.map(|address| address.to_string());
+        let host_network = local.machine.pod().spec.host_network;
+        let target = Target { pod_ip: ip.as_deref(), ports: &spec.ports, version: VERSION };
+        let executor = Executor::new(stored, &target, host_network, &running);
+        let own_ip = local.address.map(IpAddr::V4);
+        let asked = executor.as_ref().and_then(Executor::address);
+        let prepared = Arc::new(Prepared {
+            handler: handler_of(stored).unwrap_or(HandlerKind::HttpGet),
+            pod_address: asked.filter(|address| !host_network && Some(address.ip()) == own_ip),
+            executor,
+            own: AtomicBool::new(false),
+            processes: Arc::clone(&local.processes),
+        });
+        local.unit(container).workers[place(probe)].prepared = Some(Arc::clone(&prepared));
+        Some(prepared)
+    }
+
+    /// Begins the attempts for which there is a place.
+    pub(super) fn begin_attempts(&mut self) {
+        for kind in [Kind::Network, Kind::Exec] {
+            while let Some(work) = self.attempts.lane(kind).begin() {
+                let now = self.now();
+                self.metrics.began(work.prepared.handler, now.since(work.due));
+                let Some(local) = self.pods.get_mut(&work.pod) else {
+                    self.attempts.lane(kind).done();
+                    continue;
+                };
+                let (container, place, attempt) = (Arc::clone(&work.container), place(work.probe), work.attempt);
+                let task = self.surround.spawn(carry_out(Arc::clone(&self.surround), work, now));
+                let under = Under { attempt, kind, stage: Stage::Running(task) };
+                local.unit(&container).workers[place].under = Some(under);
+            }
+        }
+    }
+
+    /// Takes the end of an attempt; one that was given up is not told.
+    pub(super) fn attempt_ended(&mut self, letter: Mail) {
+        let Mail::Attempt { pod, container, probe, attempt, report, began, ended } = letter else { return };
+        let Some(local) = self.pods.get_mut(&pod) else { return };
+        let labels = local.labels(&container, probe);
+        let uid = local.machine.uid().to_owned();
+        let worker = &mut local.unit(&container).workers[place(probe)];
+        let Some(under) = worker.under.take_if(|under| under.attempt == attempt) else { return };
+        self.attempts.done(&under);
+        worker.remember(Past { began, ended, outcome: report.outcome });
+        if let Some(prepared) = &worker.prepared {
+            self.metrics.ended(&labels, &uid, prepared.handler, &report, ended.since(began));
+        }
+        local.attempt_at = Some(ended);
+        self.step(pod, Some(pods::Input::ProbeFinished { container, probe, attempt, report }));
+        if let Some(local) = self.pods.get_mut(&pod) {
+            local.attempt_at = None;
+        }
+    }
+
+    /// Gives up every attempt of a pod.
+    pub(super) fn cancel_all(&mut self, key: u64) {
+        let Some(local) = self.pods.get_mut(&key) else { return };
+        let workers = local.units.values_mut().flat_map(|unit| &mut unit.workers);
+        let under: Vec<Under> = workers.filter_map(|worker| worker.under.take()).collect();
+        for under in under {
+            self.attempts.cancel(&under);
+        }
+    }
+}
+
+async fn carry_out(surround: Arc<Surround>, work: Work, began: Time) {
+    let report = match &work.prepared.executor {
+        Some(executor) => work.prepared.judged(executor.run(work.timeout).await).await,
+        None => Report::failure("the probe has no handler"),
+    };
+    let Work { pod, container, probe, attempt, .. } = work;
+    let ended = surround.clock.now();
+    surround.tell(Mail::Attempt { pod, container, probe, attempt, report, began, ended }).await;
+}
+
+impl Prepared {
+    /// Turns the first success into a failure if it was not the pod that answered.
+    async fn judged(&self, report: Report) -> Report {
+        let Some(address) = self.pod_address else { return report };
+        if report.outcome.succeeded() != Some(true) || self.own.load(Ordering::Relaxed) {
+            return report;
+        }
+        let running = self.processes.read().expect("nothing panics while it is held").clone();
+        let look = move || {
+            let processes = running.iter().flat_map(|running| running.processes()).collect();
+            owner(address.ip(), address.port(), &processes)
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(Ok(Owner::Pod)) => {
+                self.own.store(true, Ordering::Relaxed);
+                report
+            }
+            Ok(Ok(Owner::Another)) => Report::failure(ANSWERED_BY_ANOTHER),
+            // Whoever answered is gone, or the kernel does not tell: the next success is looked at again.
+            Ok(Ok(Owner::Nobody) | Err(_)) | Err(_) => report,
+        }
+    }
+}

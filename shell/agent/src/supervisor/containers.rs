@@ -1,0 +1,253 @@
+//! Tasks that set up pods and start containers. Each ends with a letter to the loop.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Service;
+use api::json::{items, text};
+use kube::Client;
+use pods::{Exit, Input};
+use runtime::Clock;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::adopt::exit_of;
+use super::mail::Mail;
+use crate::container::{Instance, LaunchError, Running, ShimProgram, launch};
+use crate::environment::references::Needed;
+use crate::environment::{References, Surroundings, resolve};
+use crate::layout::{Layout, PodDir};
+use crate::requests;
+use crate::state::prune;
+use crate::volumes::{self, VolumeError};
+
+/// Instances of a container that are kept: the one that runs, and the one whose log `--previous` shows.
+const KEPT: usize = 2;
+/// Reading a ConfigMap or Secret may take this long.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// A container whose spec, or what it refers to, is not right; kubelet.
+const CONFIG_ERROR: &str = "CreateContainerConfigError";
+/// A container that the node could not start; kubelet.
+const RUN_ERROR: &str = "RunContainerError";
+/// What containers wait for that have no trouble; kubelet.
+const CREATING: &str = "ContainerCreating";
+
+/// What every task of the agent needs.
+pub(crate) struct Surround {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    pub(crate) node: String,
+    pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) layout: Layout,
+    pub(crate) shim: ShimProgram,
+    pub(crate) program: PathBuf,
+    pub(crate) host_ip: String,
+    pub(crate) allocatable: BTreeMap<String, String>,
+    /// The range that shims hold.
+    pub(crate) claim: String,
+    /// Every task, so that none outlives the agent.
+    pub(crate) tasks: TaskTracker,
+    /// Ends them.
+    pub(crate) halt: CancellationToken,
+}
+
+impl Surround {
+    /// Starts a task that ends with the agent at the latest.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let halt = self.halt.clone();
+        let task = self.tasks.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = halt.cancelled() => {}
+            }
+        });
+        task.abort_handle()
+    }
+
+    /// Writes to the loop; if that is gone, nobody is interested.
+    pub(super) async fn tell(&self, mail: Mail) {
+        let _ = self.mail.send(mail).await;
+    }
+
+    pub(super) async fn fact(&self, pod: u64, input: Input) {
+        self.tell(Mail::Fact { pod, input }).await;
+    }
+
+    fn surroundings(&self, dir: &PodDir, pod_ip: &str) -> Surroundings {
+        Surroundings {
+            pod_ip: pod_ip.to_owned(),
+            host_ip: self.host_ip.clone(),
+            allocatable: self.allocatable.clone(),
+            base: Surroundings::base(&self.program, &dir.tmp(), &dir.volumes()),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
+    }
+
+    /// Reads the ConfigMaps and Secrets that a pod refers to; one that is not there is left out.
+    async fn references(&self, pod: &Value) -> Result<References, kube::Error> {
+        let needed = Needed::of(pod);
+        let namespace = text(pod, &["metadata", "namespace"]);
+        let config_maps = self.read_all(namespace, "configmaps", needed.config_maps).await?;
+        let secrets = self.read_all(namespace, "secrets", needed.secrets).await?;
+        Ok(References { config_maps, secrets })
+    }
+
+    async fn read_all(
+        &self,
+        namespace: &str,
+        plural: &str,
+        names: impl IntoIterator<Item = String>,
+    ) -> Result<BTreeMap<String, Value>, kube::Error> {
+        let mut found = BTreeMap::new();
+        for name in names {
+            let path = format!("/api/v1/namespaces/{namespace}/{plural}/{name}");
+            match requests::get(&self.client, &path, READ_TIMEOUT).await {
+                Ok(object) => drop(found.insert(name, object)),
+                Err(error) if requests::code(&error) == Some(404) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Makes the directory and the volumes of a pod.
+pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, dir: PodDir, ip: String) {
+    let input = match surround.references(&raw).await {
+        Err(error) => Input::PrepareFailed { reason: CREATING.to_owned(), message: unreadable(&error) },
+        Ok(references) => {
+            let surroundings = surround.surroundings(&dir, &ip);
+            let made = tokio::task::spawn_blocking(move || {
+                let made = dir.create(surroundings.uid == 0);
+                made.map_err(|source| VolumeError::Io { volume: String::new(), source })?;
+                volumes::prepare(&raw, &dir.volumes(), &references, &surroundings)
+            });
+            match made.await {
+                Ok(Ok(warnings)) => {
+                    for message in warnings {
+                        surround.tell(Mail::Warning { pod, message }).await;
+                    }
+                    Input::Prepared { ip }
+                }
+                Ok(Err(VolumeError::Config(error))) => {
+                    Input::PrepareFailed { reason: CONFIG_ERROR.to_owned(), message: error.to_string() }
+                }
+                Ok(Err(error)) => Input::PrepareFailed { reason: CREATING.to_owned(), message: chain(&error) },
+                Err(panic) => Input::PrepareFailed { reason: CREATING.to_owned(), message: panic.to_string() },
+            }
+        }
+    };
+    surround.fact(pod, input).await;
+}
+
+/// A container to start.
+pub(super) struct Order {
+    pub(super) pod: u64,
+    pub(super) container: Arc<str>,
+    pub(super) number: u64,
+    pub(super) id: Arc<str>,
+    pub(super) raw: Arc<Value>,
+    pub(super) dir: PodDir,
+    pub(super) ip: String,
+    pub(super) services: Vec<Service>,
+}
+
+/// Starts a container, and watches over it until its end.
+pub(super) async fn start(surround: Arc<Surround>, order: Order) {
+    let Order { pod, container, id, .. } = &order;
+    let failed = |reason: &str, message: String| Input::StartFailed {
+        container: Arc::clone(container),
+        id: Arc::clone(id),
+        reason: reason.to_owned(),
+        message,
+    };
+    let references = match surround.references(&order.raw).await {
+        Ok(references) => references,
+        Err(error) => return surround.fact(*pod, failed(CONFIG_ERROR, unreadable(&error))).await,
+    };
+    let surroundings = surround.surroundings(&order.dir, &order.ip);
+    let Some(spec) = find(&order.raw, container) else {
+        return surround.fact(*pod, failed(CONFIG_ERROR, "the pod has no such container".to_owned())).await;
+    };
+    let resolved = match resolve(&order.raw, spec, &references, &order.services, &surroundings) {
+        Ok(resolved) => resolved,
+        Err(error) => return surround.fact(*pod, failed(CONFIG_ERROR, error.to_string())).await,
+    };
+    if order.number == 0 {
+        for message in &resolved.warnings {
+            surround.tell(Mail::Warning { pod: *pod, message: format!("container {container}: {message}") }).await;
+        }
+    }
+    let spec = resolved.into_spec(id.to_string(), Some(surround.claim.clone()));
+    let instance = order.dir.instance(container, order.number);
+    match launch(&surround.shim, &instance, &spec).await {
+        Ok(Instance::Running(running)) => {
+            let at = surround.clock.now();
+            let started = Mail::Started { pod: *pod, container: Arc::clone(container), running: Arc::clone(&running), at };
+            surround.tell(started).await;
+            forget_old(order.dir.container(container));
+            watch_over(surround, *pod, Arc::clone(container), running).await;
+        }
+        Ok(Instance::Exited(record)) => {
+            let exit = exit_of(&record);
+            surround.fact(*pod, Input::Exited { container: Arc::clone(container), id: Arc::clone(id), exit }).await;
+            forget_old(order.dir.container(container));
+        }
+        Err(error) => {
+            if !matches!(error, LaunchError::Used(_)) {
+                // Nothing of it runs, and the next try needs a clean directory.
+                let _ = std::fs::remove_dir_all(&instance);
+            }
+            surround.fact(*pod, failed(RUN_ERROR, chain(&error))).await;
+        }
+    }
+}
+
+/// Tells the loop when an instance has ended.
+pub(super) async fn watch_over(surround: Arc<Surround>, pod: u64, container: Arc<str>, running: Arc<Running>) {
+    let exit = match running.wait().await {
+        Ok(record) => exit_of(&record),
+        Err(error) => {
+            tracing::warn!(id = running.id(), %error, "the end of a container cannot be read");
+            Exit::unknown(running.started_at(), surround.clock.now())
+        }
+    };
+    let id = Arc::from(running.id());
+    surround.fact(pod, Input::Exited { container, id, exit }).await;
+}
+
+fn forget_old(container_dir: PathBuf) {
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = prune(&container_dir, KEPT) {
+            tracing::warn!(path = %container_dir.display(), %error, "old instances cannot be removed");
+        }
+    });
+}
+
+/// Returns a container of a pod by its name.
+fn find<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
+    let lists = ["initContainers", "containers"].into_iter();
+    lists.flat_map(|list| items(pod, &["spec", list])).find(|container| text(container, &["name"]) == name)
+}
+
+fn unreadable(error: &kube::Error) -> String {
+    format!("the ConfigMaps and Secrets of the pod cannot be read: {error}")
+}
+
+/// Returns an error with everything behind it.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}

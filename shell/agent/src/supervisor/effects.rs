@@ -1,0 +1,304 @@
+//! What a machine says is done here. Nothing waits: what takes time becomes a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::note::NoteType;
+use api::{Note, ProbeType, Service};
+use machine::Time;
+use pods::{Effect, Input};
+use rustix::process::Signal;
+
+use super::Supervisor;
+use super::adopt::remove_dir;
+use super::containers::{self, Surround};
+use super::hooks;
+use super::local::{Local, place};
+use super::mail::{Ask, Mail};
+use crate::layout::mark_interrupted;
+use crate::metrics::WorkerLabels;
+use crate::requests;
+
+/// The request that deletes a pod for good may take this long.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Something of a pod's spec is not honoured as on a cluster.
+const NOT_HONOURED: &str = "NotHonoured";
+
+impl Local {
+    pub(super) fn labels(&self, container: &str, probe: ProbeType) -> WorkerLabels {
+        WorkerLabels {
+            probe_type: probe.name(),
+            container: container.to_owned(),
+            pod: self.name.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
+
+impl Supervisor {
+    /// Takes a letter.
+    pub(super) fn take(&mut self, letter: Mail) {
+        match letter {
+            Mail::Fact { pod, input } => {
+                if let Input::Exited { container, id, .. } = &input
+                    && let Some(local) = self.pods.get_mut(&pod)
+                {
+                    local.ended(container, id);
+                }
+                self.step(pod, Some(input));
+            }
+            Mail::Started { pod, container, running, at } => {
+                let Some(local) = self.pods.get_mut(&pod) else { return };
+                let id = Arc::from(running.id());
+                local.runs(&container, running, at);
+                self.step(pod, Some(Input::Started { container, id, at }));
+            }
+            Mail::Warning { pod, message } => {
+                let Some(local) = self.pods.get(&pod) else { return };
+                let meta = &local.machine.pod().metadata;
+                let object = api::write::reference::<api::Pod>(&meta.namespace, &meta.name, &meta.uid);
+                self.events.say(Note { object, type_: NoteType::Warning, reason: NOT_HONOURED, message });
+            }
+            letter @ Mail::Attempt { .. } => self.attempt_ended(letter),
+            Mail::Written { pod, result } => self.written(pod, result),
+            Mail::Ask(ask) => self.answer(ask),
+        }
+    }
+
+    fn answer(&self, ask: Ask) {
+        // Whoever asked may be gone.
+        match ask {
+            Ask::Logs { namespace, pod, container, answer } => {
+                let found = self.pods.values().find(|local| local.name == pod && local.namespace == namespace);
+                let _ = answer.send(found.map(|local| local.dir.container(&container)));
+            }
+            Ask::Probes { answer } => drop(answer.send(self.probes())),
+            Ask::Census { answer } => drop(answer.send(self.census())),
+        }
+    }
+
+    fn written(&mut self, pod: u64, result: Result<(), api::WriteError>) {
+        self.writes.done();
+        let now = self.now();
+        self.metrics.wrote(match result {
+            Ok(()) => "ok",
+            Err(error) if error.is_retryable() => "retried",
+            Err(_) => "refused",
+        });
+        let Some(local) = self.pods.get_mut(&pod) else { return };
+        if result.is_ok()
+            && let Some(at) = local.changed_at.take()
+        {
+            self.metrics.published_after(now.since(at));
+        }
+        self.step(pod, Some(Input::StatusWritten(result)));
+    }
+
+    /// Does what the machine of a pod says.
+    pub(super) fn perform(&mut self, now: Time, key: u64, effect: Effect) {
+        match effect {
+            Effect::Prepare => self.prepare(key),
+            Effect::Start { container, number, id } => self.start(key, container, number, id),
+            Effect::Hook { container, id, hook, handler, timeout } => {
+                let Some(local) = self.pods.get_mut(&key) else { return };
+                let Some(running) = local.running(&container, &id).cloned() else { return };
+                let pod = local.machine.pod();
+                let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+                let ports = all.find(|spec| spec.name == *container).map(|spec| spec.ports.clone()).unwrap_or_default();
+                let ip = local.ip(&self.surround);
+                let order =
+                    hooks::Order { pod: key, container: Arc::clone(&container), running, hook, handler, timeout, ports, ip };
+                let task = self.surround.spawn(hooks::run(Arc::clone(&self.surround), order));
+                local.hooks.insert((container, hook), task);
+            }
+            Effect::CancelHook { container, hook, .. } => {
+                if let Some(task) = self.pods.get_mut(&key).and_then(|local| local.hooks.remove(&(container, hook))) {
+                    task.abort();
+                }
+            }
+            Effect::Signal { container, id, signal } => self.signal(key, &container, &id, &signal),
+            Effect::Kill { container, id } => self.kill(key, &container, &id),
+            Effect::Probe { container, effect } => self.probe(now, key, container, effect),
+            Effect::WriteStatus { write, urgent } => self.writes.push(key, write, urgent),
+            Effect::DeletePod { namespace, name, uid } => {
+                self.surround.spawn(delete(Arc::clone(&self.surround), key, namespace, name, uid));
+            }
+            Effect::Note { note, count } => self.events.say_times(note, count),
+            Effect::TearDown => {
+                if let Some(address) = self.pods.get_mut(&key).and_then(|local| local.address.take()) {
+                    self.pool.release(address);
+                }
+            }
+            Effect::Release => self.release(key),
+        }
+    }
+
+    fn prepare(&mut self, key: u64) {
+        let Some(local) = self.pods.get_mut(&key) else { return };
+        if local.address.is_none() && !local.machine.pod().spec.host_network {
+            local.address = self.pool.allocate();
+        }
+        let ip = local.ip(&self.surround);
+        let surround = Arc::clone(&self.surround);
+        if ip.is_empty() {
+            let message = format!("no address is free in {}; delete pods that are not needed", self.pool.cidr());
+            let input = Input::PrepareFailed { reason: "ContainerCreating".to_owned(), message };
+            // As a letter: a machine is never told something while it says something.
+            self.surround.spawn(async move { surround.fact(key, input).await });
+            return;
+        }
+        self.surround.spawn(containers::prepare(surround, key, Arc::clone(&local.raw), local.dir.clone(), ip));
+    }
+
+    fn start(&mut self, key: u64, container: Arc<str>, number: u64, id: Arc<str>) {
+        let Some(local) = self.pods.get(&key) else { return };
+        let seen = |service: &&Service| {
+            let meta = &service.metadata;
+            meta.namespace == local.namespace || (meta.namespace == "default" && meta.name == "kubernetes")
+        };
+        let order = containers::Order {
+            pod: key,
+            container,
+            number,
+            id,
+            raw: Arc::clone(&local.raw),
+            dir: local.dir.clone(),
+            ip: local.ip(&self.surround),
+            services: self.services.values().filter(seen).cloned().collect(),
+        };
+        self.surround.spawn(containers::start(Arc::clone(&self.surround), order));
+    }
+
+    fn signal(&self, key: u64, container: &str, id: &str, name: &str) {
+        let Some(running) = self.pods.get(&key).and_then(|local| local.running(container, id)) else { return };
+        if self.stopping {
+            mark_interrupted(running.dir().path());
+        }
+        let signal = signal_of(name);
+        tracing::info!(id, signal = name, "container is asked to stop");
+        if let Err(error) = running.signal(signal) {
+            tracing::warn!(id, signal = name, %error, "a container cannot be signaled");
+        }
+    }
+
+    fn kill(&self, key: u64, container: &str, id: &str) {
+        let Some(running) = self.pods.get(&key).and_then(|local| local.running(container, id)).cloned() else { return };
+        tracing::info!(id, "container is killed");
+        self.surround.spawn(async move {
+            // Its end is told by whoever watches over it.
+            if let Err(error) = running.kill_all().await {
+                tracing::error!(id = running.id(), %error, "a container cannot be killed");
+            }
+        });
+    }
+
+    fn probe(&mut self, now: Time, key: u64, container: Arc<str>, effect: probe::Effect) {
+        match effect {
+            probe::Effect::Launch(launch) => self.launch(key, container, launch),
+            probe::Effect::Cancel { probe, attempt } => {
+                let Some(local) = self.pods.get_mut(&key) else { return };
+                let worker = &mut local.unit(&container).workers[place(probe)];
+                if let Some(under) = worker.under.take_if(|under| under.attempt == attempt) {
+                    self.attempts.cancel(&under);
+                }
+            }
+            probe::Effect::Started(_) => self.published(key),
+            probe::Effect::Ready(ready) => {
+                self.published(key);
+                let Some(local) = self.pods.get_mut(&key) else { return };
+                tracing::info!(
+                    pod = local.name,
+                    namespace = local.namespace,
+                    container = &*container,
+                    ready,
+                    "container ready"
+                );
+                let unit = local.unit(&container);
+                if let Some(started_at) = unit.started_at
+                    && ready
+                    && !std::mem::replace(&mut unit.was_ready, true)
+                {
+                    self.metrics.ready_after(now.since(started_at));
+                }
+            }
+            probe::Effect::Ended { probe } => {
+                let Some(local) = self.pods.get(&key) else { return };
+                self.metrics.forget(&local.labels(&container, probe), local.machine.uid());
+            }
+            probe::Effect::Stale { .. } => self.metrics.stale(),
+            probe::Effect::Overrun { probe } => {
+                let handler = self.pods.get(&key).and_then(|local| {
+                    let prepared = local.units.get(&container)?.workers[place(probe)].prepared.as_ref()?;
+                    Some(prepared.handler)
+                });
+                if let Some(handler) = handler {
+                    self.metrics.overran(probe, handler);
+                }
+            }
+            probe::Effect::Publish { probe, result } => {
+                tracing::debug!(container = &*container, probe = probe.name(), ?result, "probe verdict");
+            }
+            probe::Effect::Hold { .. } | probe::Effect::Kill { .. } | probe::Effect::Note { .. } => {}
+        }
+    }
+
+    /// Remembers that the result of an attempt is on its way to the API, for the metric.
+    fn published(&mut self, key: u64) {
+        if let Some(local) = self.pods.get_mut(&key) {
+            local.changed_at = local.changed_at.or(local.attempt_at);
+        }
+    }
+
+    fn release(&mut self, key: u64) {
+        self.cancel_all(key);
+        let Some(local) = self.pods.remove(&key) else { return };
+        self.by_uid.remove(local.machine.uid());
+        if let Some(at) = local.timer {
+            self.timers.remove(&(at, key));
+        }
+        if let Some(address) = local.address {
+            self.pool.release(address);
+        }
+        for task in local.hooks.values() {
+            task.abort();
+        }
+        tracing::info!(pod = local.name, namespace = local.namespace, "pod released");
+        self.surround.spawn(remove_dir(local.dir));
+    }
+}
+
+impl Local {
+    /// Returns the address as containers are told it; empty: none.
+    pub(super) fn ip(&self, surround: &Surround) -> String {
+        match self.address {
+            Some(address) => address.to_string(),
+            None if self.machine.pod().spec.host_network => surround.host_ip.clone(),
+            None => String::new(),
+        }
+    }
+}
+
+async fn delete(surround: Arc<Surround>, pod: u64, namespace: String, name: String, uid: String) {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let result = requests::delete(&surround.client, &path, &uid, Some(0), DELETE_TIMEOUT).await;
+    let result = result.map(drop).map_err(|error| requests::write_error(&error));
+    surround.fact(pod, Input::PodDeleted(result)).await;
+}
+
+/// Returns a signal by its name; one that does not exist asks as `SIGTERM` does.
+fn signal_of(name: &str) -> Signal {
+    match name {
+        "SIGHUP" => Signal::HUP,
+        "SIGINT" => Signal::INT,
+        "SIGQUIT" => Signal::QUIT,
+        "SIGABRT" => Signal::ABORT,
+        "SIGKILL" => Signal::KILL,
+        "SIGUSR1" => Signal::USR1,
+        "SIGUSR2" => Signal::USR2,
+        "SIGALRM" => Signal::ALARM,
+        "SIGCONT" => Signal::CONT,
+        "SIGSTOP" => Signal::STOP,
+        "SIGWINCH" => Signal::WINCH,
+        _ => Signal::TERM,
+    }
+}

@@ -1,0 +1,40 @@
+//! What tasks write to the loop, and what others ask it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::{ProbeType, WriteError};
+use machine::Time;
+use pods::Input;
+use probe::Report;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::container::Running;
+use crate::metrics::Census;
+
+/// A letter to the loop.
+pub(crate) enum Mail {
+    /// A fact for the machine of a pod.
+    Fact { pod: u64, input: Input },
+    /// A container runs.
+    Started { pod: u64, container: Arc<str>, running: Arc<Running>, at: Time },
+    /// Something that somebody should be told about a pod.
+    Warning { pod: u64, message: String },
+    /// An attempt has ended.
+    Attempt { pod: u64, container: Arc<str>, probe: ProbeType, attempt: u32, report: Report, began: Time, ended: Time },
+    /// A status write has ended.
+    Written { pod: u64, result: Result<(), WriteError> },
+    /// Somebody wants to know something.
+    Ask(Ask),
+}
+
+/// A question to the loop.
+pub(crate) enum Ask {
+    /// Where the logs of a container are.
+    Logs { namespace: String, pod: String, container: String, answer: oneshot::Sender<Option<PathBuf>> },
+    /// What every worker does.
+    Probes { answer: oneshot::Sender<Value> },
+    /// How many there are of everything.
+    Census { answer: oneshot::Sender<Census> },
+}

@@ -1,0 +1,104 @@
+//! What people and metrics see of the workers.
+
+use api::pod::{Container, Probe};
+use api::{Gate, HandlerKind, ProbeType, Timestamp};
+use probe::Phase;
+use probe::timing::handler_of;
+use serde_json::{Value, json};
+
+use super::Supervisor;
+use super::local::{Local, Past, place};
+use crate::metrics::{Census, PhaseLabels, outcome_name};
+
+impl Supervisor {
+    /// Returns every worker with what it does and its last outcomes.
+    pub(super) fn probes(&self) -> Value {
+        let mut locals: Vec<&Local> = self.pods.values().collect();
+        locals.sort_by_key(|local| (&local.namespace, &local.name));
+        let workers: Vec<Value> = locals.into_iter().flat_map(workers_of).collect();
+        json!({"node": self.surround.node, "workers": workers})
+    }
+
+    /// Counts workers, fields in use, pods.
+    pub(super) fn census(&self) -> Census {
+        let mut census = Census { events_dropped: self.events.dropped(), ..Census::default() };
+        census.pods = i64::try_from(self.pods.len()).unwrap_or(i64::MAX);
+        let gates = &self.settings.node.gates;
+        for local in self.pods.values() {
+            for (name, view) in local.machine.workers() {
+                let Some((_, probe)) = spec_of(local, name, view.probe) else { continue };
+                if view.phase == Phase::Ended {
+                    continue;
+                }
+                let phase = phase_name(view.phase);
+                let handler = handler_of(probe).unwrap_or(HandlerKind::HttpGet).field();
+                *census.workers.entry(PhaseLabels { probe_type: view.probe.name(), handler, phase }).or_default() += 1;
+                let fields = [
+                    ("initialDelayMilliseconds", probe.initial_delay_milliseconds, Gate::SubSecondProbes),
+                    ("periodMilliseconds", probe.period_milliseconds, Gate::SubSecondProbes),
+                    ("timeoutMilliseconds", probe.timeout_milliseconds, Gate::SubSecondProbeTimeouts),
+                ];
+                for (field, value, gate) in fields {
+                    if value.is_some() && gates.enabled(gate) {
+                        *census.offsets.entry(field).or_default() += 1;
+                    }
+                }
+            }
+        }
+        census
+    }
+}
+
+fn workers_of(local: &Local) -> Vec<Value> {
+    let worker = |(name, view): (&std::sync::Arc<str>, probe::WorkerView)| {
+        let history = local.units.get(name).map(|unit| &unit.workers[place(view.probe)].history);
+        let outcomes: Vec<Value> = history.into_iter().flatten().map(past).collect();
+        let handler = spec_of(local, name, view.probe).and_then(|(_, probe)| handler_of(probe));
+        json!({
+            "namespace": local.namespace,
+            "pod": local.name,
+            "uid": local.machine.uid(),
+            "container": &**name,
+            "probe": view.probe.name(),
+            "handler": handler.map(HandlerKind::field),
+            "phase": phase_name(view.phase),
+            "due": view.due.map(|due| Timestamp(due).micro()),
+            "periodMilliseconds": u64::try_from(view.period.as_millis()).unwrap_or(u64::MAX),
+            "timeoutMilliseconds": u64::try_from(view.timeout.as_millis()).unwrap_or(u64::MAX),
+            "result": view.result.map(|result| format!("{result:?}")),
+            "outcomes": outcomes,
+        })
+    };
+    local.machine.workers().map(worker).collect()
+}
+
+fn past(past: &Past) -> Value {
+    json!({
+        "began": Timestamp(past.began).micro(),
+        "ended": Timestamp(past.ended).micro(),
+        "outcome": outcome_name(past.outcome),
+    })
+}
+
+/// Returns the word for what a worker does.
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Gated => "gated",
+        Phase::Fast => "fast",
+        Phase::Slow => "slow",
+        Phase::Hold => "hold",
+        Phase::Ended => "ended",
+    }
+}
+
+/// Returns a container and one of its probes, as the spec has them.
+pub(super) fn spec_of<'a>(local: &'a Local, container: &str, probe: ProbeType) -> Option<(&'a Container, &'a Probe)> {
+    let pod = local.machine.pod();
+    let spec = pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|spec| spec.name == container)?;
+    let probe = match probe {
+        ProbeType::Liveness => spec.liveness_probe.as_ref(),
+        ProbeType::Readiness => spec.readiness_probe.as_ref(),
+        ProbeType::Startup => spec.startup_probe.as_ref(),
+    };
+    Some((spec, probe?))
+}
