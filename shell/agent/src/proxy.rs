@@ -1,0 +1,192 @@
+//! The service proxy: what is sent to a Service's address reaches one of its endpoints.
+//!
+//! Every TCP port of a Service with a loopback cluster IP has a listener while it has usable endpoints, and none
+//! otherwise, so that the kernel refuses at once. Which endpoints are usable is decided by [`endpoints::usable_endpoints`];
+//! what listens where by [`plan`](plan::plan). Established connections are never touched: an endpoint that drains keeps them.
+
+mod backends;
+mod connection;
+mod door;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use api::write::reference;
+use api::{EndpointSlice, Note, NoteType, ObjectMeta, Service};
+use futures::StreamExt;
+use kube::Client;
+use kube::runtime::watcher;
+use runtime::{EventWriter, Obj, Seen, objects, watch};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::drain::Drains;
+use backends::Backends;
+use door::{Door, Sign};
+
+/// The reason of the event for a port that is not served.
+const UNSUPPORTED: &str = "UnsupportedProtocol";
+/// Connections that are carried at once, unless fewer files may be open; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 16_384;
+
+/// Runs the proxy of a node until told to stop. It tells `drains` what it has acted on.
+///
+/// The client may read Services and EndpointSlices; for ports that must move it should be able to patch Services.
+pub async fn run(client: Client, node_name: String, events: EventWriter, drains: Drains, stop: CancellationToken) {
+    let mut services = std::pin::pin!(watch(objects::<Service>(&client, ""), watcher::Config::default()));
+    let mut slices = std::pin::pin!(watch(objects::<EndpointSlice>(&client, ""), watcher::Config::default()));
+    let mut proxy = Proxy::new(client, node_name, events, drains, stop.clone());
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(seen) = slices.next() => proxy.see_slice(&seen),
+            Some(seen) = services.next() => proxy.see_service(&seen),
+        }
+    }
+    proxy.end().await;
+}
+
+/// What the listeners and connections of a proxy share.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) events: EventWriter,
+    pub(crate) drains: Drains,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) permits: Arc<Semaphore>,
+}
+
+/// Namespace and name.
+type Key = (String, String);
+
+fn key(metadata: &ObjectMeta) -> Key {
+    (metadata.namespace.clone(), metadata.name.clone())
+}
+
+struct Proxy {
+    node: String,
+    shared: Arc<Shared>,
+    services: BTreeMap<Key, Served>,
+    /// The slices of each Service, by name; also of Services that are not there yet.
+    slices: BTreeMap<Key, BTreeMap<String, EndpointSlice>>,
+    /// The Service of each slice.
+    owners: BTreeMap<Key, String>,
+}
+
+/// A Service that is served.
+struct Served {
+    service: Obj<Service>,
+    doors: BTreeMap<SocketAddr, Door>,
+    /// Protocols that people were told about.
+    told: BTreeSet<String>,
+}
+
+impl Proxy {
+    fn new(client: Client, node: String, events: EventWriter, drains: Drains, stop: CancellationToken) -> Proxy {
+        let permits = Arc::new(Semaphore::new(connections_max()));
+        let shared = Shared { client, events, drains, stop, tasks: TaskTracker::new(), permits };
+        Proxy { node, shared: Arc::new(shared), services: BTreeMap::new(), slices: BTreeMap::new(), owners: BTreeMap::new() }
+    }
+
+    fn see_service(&mut self, seen: &Seen<Service>) {
+        match seen {
+            Seen::Applied(service) => {
+                let (key, service) = (key(&service.view.metadata), (**service).clone());
+                match self.services.get_mut(&key) {
+                    Some(served) => served.service = service,
+                    None => {
+                        let served = Served { service, doors: BTreeMap::new(), told: BTreeSet::new() };
+                        self.services.insert(key.clone(), served);
+                    }
+                }
+                self.replan(&key);
+            }
+            Seen::Deleted(service) => drop(self.services.remove(&key(&service.view.metadata))),
+            Seen::Synced => {}
+        }
+    }
+
+    fn see_slice(&mut self, seen: &Seen<EndpointSlice>) {
+        match seen {
+            Seen::Applied(slice) => {
+                let (key, service) = (key(&slice.view.metadata), slice.view.service_name());
+                if self.owners.get(&key).is_some_and(|owner| owner != service) {
+                    self.remove_slice(&key);
+                }
+                if !service.is_empty() {
+                    let owner = (key.0.clone(), service.to_owned());
+                    self.owners.insert(key.clone(), service.to_owned());
+                    self.slices.entry(owner.clone()).or_default().insert(key.1, slice.view.clone());
+                    self.replan(&owner);
+                }
+            }
+            Seen::Deleted(slice) => self.remove_slice(&key(&slice.view.metadata)),
+            Seen::Synced => {}
+        }
+        // After the listeners know: what is drained gets nothing new.
+        self.shared.drains.see(seen);
+    }
+
+    fn remove_slice(&mut self, slice: &Key) {
+        let Some(owner) = self.owners.remove(slice) else { return };
+        let owner = (slice.0.clone(), owner);
+        if let Some(slices) = self.slices.get_mut(&owner) {
+            slices.remove(&slice.1);
+            if slices.is_empty() {
+                self.slices.remove(&owner);
+            }
+        }
+        self.replan(&owner);
+    }
+
+    /// Opens, changes and closes the listeners of a Service so that they are as planned.
+    fn replan(&mut self, key: &Key) {
+        let Some(served) = self.services.get_mut(key) else { return };
+        let service = &served.service.view;
+        let plan = plan::plan(service);
+        for text in plan.unsupported {
+            if served.told.insert(text.clone()) {
+                let object = reference::<Service>(&key.0, &key.1, &service.metadata.uid);
+                self.shared.events.say(Note { object, type_: NoteType::Warning, reason: UNSUPPORTED, message: text });
+            }
+        }
+        let slices = || self.slices.get(key).into_iter().flat_map(BTreeMap::values);
+        let affinity = plan::affinity(&served.service.raw);
+        let mut doors = BTreeMap::new();
+        for planned in plan.doors {
+            let backends = Backends::new(slices(), &planned.port, planned.policy, &self.node, affinity);
+            let door = match served.doors.remove(&planned.address).filter(|door| door.is_for(&planned.port)) {
+                Some(door) => {
+                    door.update(backends);
+                    door
+                }
+                None => {
+                    let sign = Sign::new(service, &planned);
+                    Door::open(planned.address, planned.port, sign, backends, Arc::clone(&self.shared))
+                }
+            };
+            doors.insert(planned.address, door);
+        }
+        // What is left behind closes here.
+        served.doors = doors;
+    }
+
+    /// Waits until every listener and connection has ended, which the order to stop makes them do.
+    async fn end(self) {
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+/// Returns how many connections may be carried: each takes two files, and half of them are for others.
+fn connections_max() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(files / 4).unwrap_or(CONNECTIONS_MAX).clamp(16, CONNECTIONS_MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! One listener: it is open while there is an endpoint behind it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::service::ServicePort;
+use api::write::reference;
+use api::{Note, NoteType, ObjectReference, Service};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::Shared;
+use super::backends::{Backends, Picker};
+use super::connection::carry;
+use super::plan::{Planned, moved, name};
+
+/// The annotation with the port that a port is served at, by its name.
+const ANNOTATION: &str = "lifesign.dev/port-";
+/// The reason of the event for a port that is served elsewhere.
+const MOVED: &str = "ServicePortMoved";
+/// The reason of the event for a port that cannot be served.
+const FAILED: &str = "FailedToServePort";
+/// The first wait before an address is tried again, doubled up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait before an address is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The wait when no connection can be accepted, for want of files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A note on the Service is written within this time or not at all.
+const ANNOTATE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a listener says about its Service.
+#[derive(Clone, Debug)]
+pub(super) struct Sign {
+    service: ObjectReference,
+    annotation: String,
+    /// What the annotation says.
+    annotated: Option<String>,
+    port: String,
+}
+
+impl Sign {
+    pub(super) fn new(service: &Service, planned: &Planned) -> Sign {
+        let metadata = &service.metadata;
+        let annotation = format!("{ANNOTATION}{}", name(&planned.port));
+        Sign {
+            service: reference::<Service>(&metadata.namespace, &metadata.name, &metadata.uid),
+            annotated: metadata.annotations.get(&annotation).cloned(),
+            annotation,
+            port: name(&planned.port),
+        }
+    }
+
+    fn note(&self, type_: NoteType, reason: &'static str, message: String) -> Note {
+        Note { object: self.service.clone(), type_, reason, message }
+    }
+
+    /// Returns path and patch that make the annotation right; `None`: it is.
+    pub(super) fn correction(&self, bound: Option<u16>) -> Option<(String, Value)> {
+        let wanted = bound.map(|port| port.to_string());
+        let path = format!("/api/v1/namespaces/{}/services/{}", self.service.namespace, self.service.name);
+        let patch = json!({"metadata": {"uid": self.service.uid, "annotations": {&self.annotation: wanted}}});
+        (wanted != self.annotated).then_some((path, patch))
+    }
+}
+
+/// A listener; it closes when this is dropped.
+pub(super) struct Door {
+    port: ServicePort,
+    backends: watch::Sender<Arc<Backends>>,
+    #[cfg(test)]
+    pub(super) listening: watch::Receiver<Option<SocketAddr>>,
+}
+
+impl Door {
+    /// Opens a listener for a port.
+    pub(super) fn open(address: SocketAddr, port: ServicePort, sign: Sign, backends: Backends, shared: Arc<Shared>) -> Door {
+        let (sender, receiver) = watch::channel(Arc::new(backends));
+        let (listening, told) = watch::channel(None);
+        let keeper = Keeper { address, sign, shared: Arc::clone(&shared), picker: Arc::default(), listening };
+        shared.tasks.spawn(async move {
+            let stop = keeper.shared.stop.clone();
+            stop.run_until_cancelled(keeper.run(receiver)).await;
+        });
+        #[cfg(not(test))]
+        drop(told);
+        Door {
+            port,
+            backends: sender,
+            #[cfg(test)]
+            listening: told,
+        }
+    }
+
+    /// Returns whether the listener is for this port.
+    pub(super) fn is_for(&self, port: &ServicePort) -> bool {
+        (&self.port.name, self.port.port) == (&port.name, port.port)
+    }
+
+    /// Changes where new connections go.
+    pub(super) fn update(&self, backends: Backends) {
+        self.backends.send_if_modified(|current| {
+            let another = **current != backends;
+            if another {
+                *current = Arc::new(backends);
+            }
+            another
+        });
+    }
+}
+
+/// Who accepts connections.
+struct Keeper {
+    address: SocketAddr,
+    sign: Sign,
+    shared: Arc<Shared>,
+    picker: Arc<Picker>,
+    /// Where it listens now.
+    listening: watch::Sender<Option<SocketAddr>>,
+}
+
+impl Keeper {
+    async fn run(mut self, mut backends: watch::Receiver<Arc<Backends>>) {
+        // Without endpoints nothing listens: the kernel refuses at once.
+        while backends.wait_for(|backends| !backends.addresses.is_empty()).await.is_ok() {
+            // The last value outlives the Service.
+            if backends.has_changed().is_err() {
+                return;
+            }
+            if let Some(listener) = self.bind(&mut backends).await {
+                self.listening.send_replace(listener.local_addr().ok());
+                self.accept(listener, &mut backends).await;
+                self.listening.send_replace(None);
+            }
+        }
+    }
+
+    /// Binds the address, trying again while there are endpoints.
+    async fn bind(&mut self, backends: &mut watch::Receiver<Arc<Backends>>) -> Option<TcpListener> {
+        let (mut pause, mut told) = (PAUSE, false);
+        loop {
+            let error = match TcpListener::bind(self.address).await {
+                Ok(listener) => {
+                    self.annotate(None);
+                    return Some(listener);
+                }
+                Err(error) => error,
+            };
+            let elsewhere = moved(self.address).filter(|_| error.kind() == std::io::ErrorKind::PermissionDenied);
+            if let Some(elsewhere) = elsewhere
+                && let Ok(listener) = TcpListener::bind(elsewhere).await
+            {
+                self.tell_moved(elsewhere);
+                return Some(listener);
+            }
+            if !told {
+                told = true;
+                let message = format!("Port {} cannot be served at {}: {error}", self.sign.port, self.address);
+                self.shared.events.say(self.sign.note(NoteType::Warning, FAILED, message));
+            }
+            let empty = backends.wait_for(|backends| backends.addresses.is_empty());
+            if tokio::time::timeout(pause, empty).await.is_ok() {
+                return None;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    fn tell_moved(&mut self, elsewhere: SocketAddr) {
+        let text = format!(
+            "Port {} is served at {elsewhere}: this process may not bind ports below 1024; run as root or choose a higher port",
+            self.sign.port
+        );
+        self.shared.events.say(self.sign.note(NoteType::Normal, MOVED, text));
+        self.annotate(Some(elsewhere.port()));
+    }
+
+    /// Says on the Service where a port is served, if it is not where it should be.
+    fn annotate(&mut self, elsewhere: Option<u16>) {
+        let Some((path, patch)) = self.sign.correction(elsewhere) else { return };
+        self.sign.annotated = elsewhere.map(|port| port.to_string());
+        let client = self.shared.client.clone();
+        self.shared.tasks.spawn(async move {
+            let sent = tokio::time::timeout(ANNOTATE_TIMEOUT, runtime::request(&client, Method::PATCH, &path, &patch)).await;
+            if let Some(error) =
+                sent.map_or(Some("no answer in time".to_owned()), |sent| sent.err().map(|error| error.to_string()))
+            {
+                tracing::warn!(path, error, "the Service does not say where its port is served");
+            }
+        });
+    }
+
+    /// Takes connections until there is no endpoint for them.
+    async fn accept(&self, listener: TcpListener, backends: &mut watch::Receiver<Arc<Backends>>) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                // Also when the Service is gone.
+                _ = backends.wait_for(|backends| backends.addresses.is_empty()) => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((client, peer)) = accepted else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let permits = Arc::clone(&self.shared.permits);
+            let permit = permits.acquire_owned().await.expect("the semaphore is never closed");
+            let (stop, drains) = (self.shared.stop.clone(), self.shared.drains.clone());
+            let carried = carry(client, peer, backends.clone(), Arc::clone(&self.picker), drains);
+            self.shared.tasks.spawn(async move {
+                stop.run_until_cancelled(carried).await;
+                drop(permit);
+            });
+        }
+    }
+}
