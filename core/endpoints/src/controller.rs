@@ -225,7 +225,7 @@ impl Controller {
             Input::ListEnded(resource) => self.list_ended(now, resource),
             Input::Pod(pod) => {
                 self.name(Resource::Pods, &pod.metadata.namespace, &pod.metadata.name);
-                let queued = self.index.apply_pod(now, &pod);
+                let queued = self.index.apply_pod(now, *pod);
                 self.enqueue_all(queued, now + delays.pod());
             }
             Input::PodDeleted { namespace, name } => {

@@ -8,7 +8,8 @@ use api::ip::Family;
 use crate::membership::{NodeFact, Standing, record, standing};
 use crate::pack::Group;
 use crate::pod::PodRecord;
-use crate::ports::PortCache;
+use crate::ports::{PortCache, Ports};
+use crate::record::Record;
 use crate::service::ServiceRecord;
 use crate::settings::Settings;
 
@@ -30,19 +31,15 @@ pub fn desired<'a>(
     let mut cache = PortCache::default();
     let mut skipped = Vec::new();
     let mut families: Vec<(Family, Groups)> = service.spec.families.iter().map(|&family| (family, Groups::default())).collect();
-    for (pod, node) in pods {
+    for (ordinal, (pod, node)) in (0..).zip(pods) {
         match standing(pod, service, node, settings) {
             Standing::Out => {}
             Standing::NodeUnknown => skipped.push(Arc::clone(&pod.name)),
             Standing::In => {
                 for (family, groups) in &mut families {
                     if let Some(record) = record(pod, service, *family, node, settings) {
-                        let ports = cache.ports(&service.spec.ports, pod);
-                        let place = *groups.places.entry(Arc::clone(&ports)).or_insert_with(|| {
-                            groups.list.push(Group { ports, records: Vec::new() });
-                            groups.list.len() - 1
-                        });
-                        groups.list[place].records.push(Arc::new(record));
+                        let place = groups.place(cache.ports(&service.spec.ports, pod));
+                        groups.list[place].records.push(Arc::new(Record { ordinal, ..record }));
                     }
                 }
             }
@@ -55,5 +52,19 @@ pub fn desired<'a>(
 #[derive(Default)]
 struct Groups {
     list: Vec<Group>,
-    places: BTreeMap<Arc<crate::ports::Ports>, usize>,
+    places: BTreeMap<Arc<Ports>, usize>,
+    /// Where the last pod went: the next one usually goes there too.
+    last: usize,
+}
+
+impl Groups {
+    fn place(&mut self, ports: Arc<Ports>) -> usize {
+        if self.list.get(self.last).is_none_or(|group| !Arc::ptr_eq(&group.ports, &ports)) {
+            self.last = *self.places.entry(Arc::clone(&ports)).or_insert_with(|| {
+                self.list.push(Group { ports, records: Vec::new() });
+                self.list.len() - 1
+            });
+        }
+        self.last
+    }
 }

@@ -8,6 +8,7 @@ pub(crate) mod entry;
 mod increment;
 pub(crate) mod nodes;
 mod rebuild;
+pub(crate) mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub(crate) type Pods = BTreeMap<Arc<str>, PodEntry>;
 #[derive(Clone, Debug)]
 pub(crate) struct PodEntry {
     pub(crate) record: PodRecord,
-    services: BTreeSet<Arc<str>>,
+    pub(crate) services: Arc<BTreeSet<Arc<str>>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -137,37 +138,15 @@ impl Index {
     }
 
     /// Takes a pod; returns the Services to queue.
-    pub(crate) fn apply_pod(&mut self, now: Time, pod: &Pod) -> Vec<ServiceKey> {
-        let record = PodRecord::new(pod);
-        let space: Arc<str> = pod.metadata.namespace.as_str().into();
-        let namespace = self.namespaces.entry(Arc::clone(&space)).or_default();
-        let name = Arc::clone(&record.name);
-        let old = namespace.pods.get_mut(&name);
-        let change = old.as_ref().map_or(PodChange::Both, |old| PodChange::between(&old.record, &record));
-        let (old_services, services) = match old {
-            Some(old) if old.record.same_but_version(&record) => {
-                old.record = record;
-                return Vec::new();
-            }
-            Some(old) if old.record.labels == record.labels => (old.services.clone(), old.services.clone()),
-            Some(old) => (old.services.clone(), namespace.selectors.matching(&record.labels)),
-            None => (BTreeSet::new(), namespace.selectors.matching(&record.labels)),
+    pub(crate) fn apply_pod(&mut self, now: Time, pod: Pod) -> Vec<ServiceKey> {
+        let space = match self.namespaces.get_key_value(pod.metadata.namespace.as_str()) {
+            Some((space, _)) => Arc::clone(space),
+            None => pod.metadata.namespace.as_str().into(),
         };
-        let queued = change.services(&old_services, &services);
-        let (node, pod) = (Arc::clone(&record.node), PodEntry { record, services: services.clone() });
-        let old_node = namespace.pods.insert(Arc::clone(&name), pod).map(|old| old.record.node);
-        if old_node.as_ref() != Some(&node) {
-            let key = (Arc::clone(&space), Arc::clone(&name));
-            old_node.into_iter().for_each(|old| self.nodes.displace(&old, &key));
-            self.nodes.place(&node, key);
-        }
-        for service in old_services.difference(&services) {
-            namespace.entry(service).matching.remove(&name);
-        }
-        for service in services.difference(&old_services) {
-            namespace.entry(service).matching.insert(Arc::clone(&name));
-        }
-        namespace.touch(now, &name, old_services.union(&services), &self.nodes, &self.settings);
+        let record = PodRecord::from(pod);
+        let namespace = self.namespaces.entry(Arc::clone(&space)).or_default();
+        let facts = Facts { now, space: &space, nodes: &mut self.nodes, settings: &self.settings };
+        let queued = namespace.apply_pod(facts, record);
         keys(&space, queued)
     }
 
@@ -176,11 +155,12 @@ impl Index {
         let Some((space, namespace)) = get_mut(&mut self.namespaces, space) else { return Vec::new() };
         let Some((name, pod)) = namespace.pods.remove_entry(name) else { return Vec::new() };
         self.nodes.displace(&pod.record.node, &(Arc::clone(&space), Arc::clone(&name)));
-        for service in &pod.services {
-            namespace.entry(service).matching.remove(&name);
+        for service in pod.services.iter() {
+            let entry = namespace.services.get_mut(service).expect("pods are selected by known Services");
+            entry.matching.remove(&name);
+            entry.touch(now, &name, None, &self.nodes, &self.settings);
         }
-        namespace.touch(now, &name, pod.services.iter(), &self.nodes, &self.settings);
-        keys(&space, pod.services)
+        keys(&space, pod.services.iter().cloned())
     }
 
     /// Takes a Service.
@@ -239,9 +219,12 @@ impl Index {
         let mut touched = BTreeSet::new();
         for (space, pod) in self.nodes.pods(node) {
             let namespace = self.namespaces.get_mut(&space).expect("the pod is there");
-            let services = namespace.pods[&pod].services.clone();
-            namespace.touch(now, &pod, services.iter(), &self.nodes, &self.settings);
-            touched.extend(keys(&space, services));
+            let PodEntry { record, services } = &namespace.pods[&pod];
+            for service in services.iter() {
+                let entry = namespace.services.get_mut(service).expect("pods are selected by known Services");
+                entry.touch(now, &pod, Some(record), &self.nodes, &self.settings);
+            }
+            touched.extend(keys(&space, services.iter().cloned()));
         }
         touched.into_iter().collect()
     }
@@ -363,32 +346,64 @@ impl Index {
     }
 }
 
-impl Namespace {
-    fn entry(&mut self, service: &Arc<str>) -> &mut Entry {
-        self.services.get_mut(service).expect("pods are selected by known Services")
-    }
+/// What a change of a pod is seen with.
+struct Facts<'a> {
+    now: Time,
+    space: &'a Arc<str>,
+    nodes: &'a mut Nodes,
+    settings: &'a Settings,
+}
 
-    fn touch<'a>(
-        &mut self,
-        now: Time,
-        name: &Arc<str>,
-        services: impl Iterator<Item = &'a Arc<str>>,
-        nodes: &Nodes,
-        settings: &Settings,
-    ) {
-        for service in services {
-            let pod = self.pods.get(name).map(|pod| &pod.record);
-            let entry = self.services.get_mut(service).expect("pods are selected by known Services");
-            let pod = pod.filter(|_| entry.matching.contains(name));
-            entry.touch(now, name, pod, nodes, settings);
+impl Namespace {
+    /// Takes a pod; returns the Services to queue.
+    fn apply_pod(&mut self, facts: Facts<'_>, record: PodRecord) -> BTreeSet<Arc<str>> {
+        let Some(pod) = self.pods.get_mut(&record.name) else {
+            let services = Arc::new(self.selectors.matching(&record.labels));
+            facts.nodes.place(&record.node, (Arc::clone(facts.space), Arc::clone(&record.name)));
+            for service in services.iter() {
+                let entry = self.services.get_mut(service).expect("pods are selected by known Services");
+                entry.matching.insert(Arc::clone(&record.name));
+                entry.touch(facts.now, &record.name, Some(&record), facts.nodes, facts.settings);
+            }
+            let queued = (*services).clone();
+            self.pods.insert(Arc::clone(&record.name), PodEntry { record, services });
+            return queued;
+        };
+        let change = PodChange::between(&pod.record, &record);
+        // The name that is known is kept, so that everybody shares it.
+        let name = Arc::clone(&pod.record.name);
+        let old = std::mem::replace(&mut pod.record, PodRecord { name: Arc::clone(&name), ..record });
+        if old.same_but_version(&pod.record) {
+            return BTreeSet::new();
         }
+        let old_services = Arc::clone(&pod.services);
+        if old.labels != pod.record.labels {
+            pod.services = Arc::new(self.selectors.matching(&pod.record.labels));
+        }
+        if old.node != pod.record.node {
+            let key = (Arc::clone(facts.space), Arc::clone(&name));
+            facts.nodes.displace(&old.node, &key);
+            facts.nodes.place(&pod.record.node, key);
+        }
+        for service in old_services.union(&pod.services) {
+            let entry = self.services.get_mut(service).expect("pods are selected by known Services");
+            let selects = pod.services.contains(service);
+            match (old_services.contains(service), selects) {
+                (false, true) => entry.matching.insert(Arc::clone(&name)),
+                (true, false) => entry.matching.remove(&name),
+                _ => false,
+            };
+            entry.touch(facts.now, &name, selects.then_some(&pod.record), facts.nodes, facts.settings);
+        }
+        change.services(&old_services, &pod.services)
     }
 
     /// Finds anew which pods a Service selects.
     fn reselect(&mut self, service: &Arc<str>) {
         let entry = self.services.get_mut(service).expect("only known Services select");
         for pod in std::mem::take(&mut entry.matching) {
-            self.pods.get_mut(&pod).expect("selected pods are known").services.remove(service);
+            let services = &mut self.pods.get_mut(&pod).expect("selected pods are known").services;
+            Arc::make_mut(services).remove(service);
         }
         let Some(record) = &entry.service else {
             self.selectors.remove(service);
@@ -396,7 +411,7 @@ impl Namespace {
         };
         self.selectors.insert(service, &record.spec.selector);
         for (name, pod) in self.pods.iter_mut().filter(|(_, pod)| record.selects(&pod.record.labels)) {
-            pod.services.insert(Arc::clone(service));
+            Arc::make_mut(&mut pod.services).insert(Arc::clone(service));
             entry.matching.insert(Arc::clone(name));
         }
     }

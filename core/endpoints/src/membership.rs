@@ -63,6 +63,7 @@ pub fn record(
         NodeFact::Unknown => None,
     };
     Some(Record {
+        ordinal: 0,
         pod: Arc::clone(&pod.name),
         uid: Arc::clone(&pod.uid),
         address,

@@ -117,7 +117,7 @@ fn selected(service: &ServiceRecord, pods: &[Pod], nodes: &[Node], settings: &Se
     let mut pods: Vec<PodRecord> = pods
         .iter()
         .filter(|pod| *pod.metadata.namespace == *service.namespace && service.selects(&pod.metadata.labels))
-        .map(PodRecord::new)
+        .map(PodRecord::from)
         .collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     let fact = |node: &str| zones.get(node).map_or(NodeFact::Unknown, |zone| NodeFact::Known(zone.as_ref()));
@@ -217,7 +217,7 @@ impl Plan {
     ) -> Writes {
         let trigger = trigger.map(trigger_text);
         let trigger = trigger.as_deref();
-        let content = |slice: &Slice| Content::new(&slice.packed, &service.namespace, service.spec.mode, |_| 0);
+        let content = |slice: &Slice| Content::new(&slice.packed, &service.namespace, service.spec.mode);
         let stored = |name: &str| meta(name).expect("planned from this slice");
         let create = |slice: &Slice| render::create(service, slice.family, &slice.packed.ports, &content(slice), trigger);
         let update = |slice: &Slice| {

@@ -58,9 +58,30 @@ pub(crate) fn protocol_or_tcp(protocol: &str) -> &str {
     if protocol.is_empty() { "TCP" } else { protocol }
 }
 
+impl From<&Pod> for PodRecord {
+    fn from(pod: &Pod) -> PodRecord {
+        PodRecord {
+            resource_version: pod.metadata.resource_version.clone(),
+            labels: pod.metadata.labels.clone(),
+            ..PodRecord::read(pod)
+        }
+    }
+}
+
+impl From<Pod> for PodRecord {
+    fn from(mut pod: Pod) -> PodRecord {
+        let record = PodRecord::read(&pod);
+        PodRecord {
+            resource_version: std::mem::take(&mut pod.metadata.resource_version),
+            labels: std::mem::take(&mut pod.metadata.labels),
+            ..record
+        }
+    }
+}
+
 impl PodRecord {
-    /// Reads what matters of a pod.
-    pub fn new(pod: &Pod) -> PodRecord {
+    /// Reads everything but what can be taken over.
+    fn read(pod: &Pod) -> PodRecord {
         let ready = pod.condition("Ready");
         let time = |stamp: &Timestamp| stamp.0;
         let grace = Duration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0).unsigned_abs());
@@ -68,8 +89,8 @@ impl PodRecord {
         PodRecord {
             name: pod.metadata.name.as_str().into(),
             uid: pod.metadata.uid.as_str().into(),
-            resource_version: pod.metadata.resource_version.clone(),
-            labels: pod.metadata.labels.clone(),
+            resource_version: String::new(),
+            labels: BTreeMap::new(),
             terminal: pod.terminal(),
             has_addresses: !pod.status.pod_ips.is_empty(),
             addresses: pod.status.pod_ips.iter().filter_map(|address| ip::parse(&address.ip)).collect(),
@@ -77,7 +98,7 @@ impl PodRecord {
             ready_transition: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
             deletion_asked: pod.metadata.deletion_timestamp.as_ref().map(|stamp| stamp.0 - grace),
             node: pod.spec.node_name.as_str().into(),
-            hostname: pod.spec.hostname.as_str().into(),
+            hostname: if pod.spec.hostname.is_empty() { Arc::default() } else { pod.spec.hostname.as_str().into() },
             subdomain: pod.spec.subdomain.clone(),
             ports: named
                 .filter(|port| !port.name.is_empty())

@@ -88,6 +88,8 @@ pub fn endpoint_ports(ports: &[TargetPort], pod: &PodRecord) -> Ports {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortCache {
     known: BTreeMap<Vec<Option<i64>>, Arc<Ports>>,
+    /// The set of every pod, if no port is found by name.
+    fixed: Option<Arc<Ports>>,
 }
 
 impl PortCache {
@@ -96,6 +98,12 @@ impl PortCache {
 
     /// Returns what [`endpoint_ports`] returns, shared between the pods whose ports have the same numbers.
     pub(crate) fn ports(&mut self, ports: &[TargetPort], pod: &PodRecord) -> Arc<Ports> {
+        if let Some(fixed) = &self.fixed {
+            return Arc::clone(fixed);
+        }
+        if ports.iter().all(|port| matches!(port.target, IntOrString::Int(_))) {
+            return Arc::clone(self.fixed.insert(Arc::new(endpoint_ports(ports, pod))));
+        }
         let numbers: Vec<Option<i64>> = ports.iter().map(|port| resolve(port, pod)).collect();
         if let Some(known) = self.known.get(&numbers) {
             return Arc::clone(known);

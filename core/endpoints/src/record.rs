@@ -1,7 +1,7 @@
 //! One wanted endpoint: what identifies it, what it says, and its text.
 
 use std::io::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use api::ObjectReference;
@@ -14,8 +14,10 @@ use crate::settings::Settings;
 /// An endpoint that the controller wants to be listed: one pod at one address.
 ///
 /// Its identity is pod, address and host name; everything else is updated in place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Record {
+    /// Which of the pods that the Service selects it is, counted by name; says nothing about the endpoint, so it is not compared.
+    pub ordinal: u64,
     /// The name of the pod.
     pub pod: Arc<str>,
     /// The very pod.
@@ -31,6 +33,18 @@ pub struct Record {
     /// The zone that it is in.
     pub zone: Option<Arc<str>>,
 }
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Record) -> bool {
+        self.same_identity(other)
+            && self.conditions == other.conditions
+            && self.uid == other.uid
+            && self.node == other.node
+            && self.zone == other.zone
+    }
+}
+
+impl Eq for Record {}
 
 impl Record {
     /// Returns whether both are the same endpoint, perhaps with different content.
@@ -77,42 +91,88 @@ impl Record {
 
     /// Appends the JSON of [`Record::endpoint`], without building it first.
     pub(crate) fn write_json(&self, namespace: &str, mode: Mode, out: &mut Vec<u8>) {
-        const IN_MEMORY: &str = "writing to memory does not fail";
-        write!(out, r#"{{"addresses":["{}"],"conditions":{{"#, self.address).expect(IN_MEMORY);
-        let conditions = [
-            ("ready", self.conditions.ready),
-            ("serving", self.conditions.serving),
-            ("terminating", self.conditions.terminating),
-        ];
-        for (index, (name, value)) in conditions.into_iter().filter_map(|(name, value)| Some((name, value?))).enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(out, r#"{comma}"{name}":{value}"#).expect(IN_MEMORY);
-        }
+        out.extend_from_slice(br#"{"addresses":[""#);
+        write_address(out, self.address);
+        out.extend_from_slice(br#""],"conditions":{"#);
+        write_conditions(out, &self.conditions);
         out.push(b'}');
-        let member = |out: &mut Vec<u8>, key: &str, value: &str| {
-            out.extend_from_slice(key.as_bytes());
-            serde_json::to_writer(&mut *out, value).expect(IN_MEMORY);
+        let member = |out: &mut Vec<u8>, key: &[u8], value: &str| {
+            out.extend_from_slice(key);
+            write_text(out, value);
         };
         if let Some(hostname) = &self.hostname {
-            member(out, r#","hostname":"#, hostname);
+            member(out, br#","hostname":"#, hostname);
         }
-        member(out, r#","targetRef":{"kind":"Pod","namespace":"#, namespace);
-        member(out, r#","name":"#, &self.pod);
+        member(out, br#","targetRef":{"kind":"Pod","namespace":"#, namespace);
+        member(out, br#","name":"#, &self.pod);
         if !self.uid.is_empty() {
-            member(out, r#","uid":"#, &self.uid);
+            member(out, br#","uid":"#, &self.uid);
         }
         out.push(b'}');
         if let Some(node) = &self.node {
-            member(out, r#","nodeName":"#, node);
+            member(out, br#","nodeName":"#, node);
         }
         if let Some(zone) = &self.zone {
-            member(out, r#","zone":"#, zone);
+            member(out, br#","zone":"#, zone);
         }
         if let Some(hints) = mode.hints(self) {
             out.extend_from_slice(br#","hints":"#);
             serde_json::to_writer(&mut *out, &hints).expect(IN_MEMORY);
         }
         out.push(b'}');
+    }
+}
+
+const IN_MEMORY: &str = "writing to memory does not fail";
+
+fn write_conditions(out: &mut Vec<u8>, conditions: &EndpointConditions) {
+    let named: [(&[u8], _); 3] = [
+        (br#""ready":"#, conditions.ready),
+        (br#""serving":"#, conditions.serving),
+        (br#""terminating":"#, conditions.terminating),
+    ];
+    let mut comma = false;
+    for (name, value) in named {
+        let Some(value) = value else { continue };
+        if std::mem::replace(&mut comma, true) {
+            out.push(b',');
+        }
+        out.extend_from_slice(name);
+        out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+}
+
+/// Writes a text in quotes; names need no escapes.
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'/');
+    if text.bytes().all(plain) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        serde_json::to_writer(&mut *out, text).expect(IN_MEMORY);
+    }
+}
+
+fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => write_v4(out, v4),
+        IpAddr::V6(v6) => write!(out, "{v6}").expect(IN_MEMORY),
+    }
+}
+
+fn write_v4(out: &mut Vec<u8>, address: Ipv4Addr) {
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            out.push(b'.');
+        }
+        if octet >= 100 {
+            out.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            out.push(b'0' + octet / 10 % 10);
+        }
+        out.push(b'0' + octet % 10);
     }
 }
 
@@ -123,6 +183,7 @@ mod tests {
     #[test]
     fn both_ways_of_writing_an_endpoint_agree() {
         let bare = Record {
+            ordinal: 0,
             pod: "web-0".into(),
             uid: "".into(),
             address: "10.0.0.1".parse().unwrap(),
@@ -141,7 +202,8 @@ mod tests {
             ..bare.clone()
         };
         let silent = Record { conditions: EndpointConditions::default(), ..bare.clone() };
-        for record in [bare, full, silent] {
+        let far = Record { address: "10.20.105.255".parse().unwrap(), ..bare.clone() };
+        for record in [bare, full, silent, far] {
             for mode in [Mode::None, Mode::Zone, Mode::Node] {
                 let mut text = Vec::new();
                 record.write_json("default", mode, &mut text);

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::endpointslice::Endpoint;
 use api::ip::Family;
 use api::{EndpointSlice, ObjectMeta};
 use machine::Time;
 
-use crate::content::{Content, Kinds, kind};
+use crate::content::Content;
 use crate::index::nodes::Nodes;
+use crate::index::slices::{Slices, StoredSlice};
 use crate::labels::owned_by;
 use crate::membership::{Standing, standing};
 use crate::metrics::{Contribution, known_distribution};
@@ -39,44 +39,6 @@ pub(crate) struct Entry {
     pub(crate) matching: BTreeSet<Arc<str>>,
     /// What is remembered from its last sync.
     pub(crate) memory: Memory,
-}
-
-/// The slices of a Service, and how many of their endpoints are in which state.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Slices {
-    by_name: BTreeMap<Arc<str>, StoredSlice>,
-    published: Kinds,
-}
-
-impl Slices {
-    pub(crate) fn get(&self, name: &str) -> Option<&StoredSlice> {
-        self.by_name.get(name)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &StoredSlice)> {
-        self.by_name.iter()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub(crate) fn insert(&mut self, name: Arc<str>, slice: StoredSlice) {
-        slice.kinds.iter().zip(&mut self.published).for_each(|(count, total)| *total += count);
-        if let Some(replaced) = self.by_name.insert(name, slice) {
-            self.unpublish(&replaced.kinds);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, name: &str) -> Option<StoredSlice> {
-        let removed = self.by_name.remove(name)?;
-        self.unpublish(&removed.kinds);
-        Some(removed)
-    }
-
-    fn unpublish(&mut self, kinds: &Kinds) {
-        kinds.iter().zip(&mut self.published).for_each(|(count, total)| *total -= count);
-    }
 }
 
 /// What is remembered of a Service from its last sync.
@@ -153,46 +115,6 @@ pub(crate) struct GroupState {
     pub(crate) rooms: BTreeSet<(usize, Arc<str>)>,
 }
 
-/// A slice as the controller compares with it.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredSlice {
-    pub(crate) meta: ObjectMeta,
-    pub(crate) address_type: String,
-    pub(crate) ports: Arc<Ports>,
-    pub(crate) body: Body,
-    /// How many of its endpoints are in which state.
-    kinds: Kinds,
-}
-
-/// The endpoints of a stored slice.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    /// As somebody wrote them.
-    Observed(Vec<Endpoint>),
-    /// As this instance sent them.
-    Sent(Content),
-    /// As somebody wrote them, and what we would send; the two differ only where no write is due for it.
-    Both(Vec<Endpoint>, Content),
-}
-
-impl Body {
-    /// Returns the endpoints that the controller compares with.
-    pub(crate) fn endpoints(&self) -> std::borrow::Cow<'_, [Endpoint]> {
-        match self {
-            Body::Observed(endpoints) | Body::Both(endpoints, _) => endpoints.as_slice().into(),
-            Body::Sent(content) => content.endpoints().into(),
-        }
-    }
-
-    /// Returns the text that we would send for the slice as it is; there is one when the Service is settled.
-    pub(crate) fn content(&self) -> &Content {
-        match self {
-            Body::Sent(content) | Body::Both(_, content) => content,
-            Body::Observed(_) => panic!("a settled Service knows the text of its slices"),
-        }
-    }
-}
-
 /// A slice to write, with what it will hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
@@ -226,20 +148,17 @@ impl Entry {
         self.tracker = Tracker::default();
     }
 
-    /// Notes that a pod that the Service selects, or selected, changed.
+    /// Notes that a pod changed; `None`: the Service does not select it, or no longer.
     pub(crate) fn touch(&mut self, now: Time, name: &Arc<str>, pod: Option<&PodRecord>, nodes: &Nodes, settings: &Settings) {
         let Some(service) = &self.service else { return };
         let member = pod.is_some_and(|pod| {
             standing(pod, service, nodes.fact(&pod.node), settings) == Standing::In
                 && service.spec.families.iter().any(|&family| pod.address(family).is_some())
         });
-        let memory = &mut self.memory;
-        let before = match memory.touched.get(name) {
-            Some(touch) => *touch,
-            None => Touch { member: memory.members.contains_key(name), changed_at: now },
-        };
-        let changed_at = if before.member == member { before.changed_at } else { now };
-        memory.touched.insert(Arc::clone(name), Touch { member, changed_at });
+        let touch = self.memory.touched.entry(Arc::clone(name)).or_insert(Touch { member, changed_at: now });
+        if touch.member != member {
+            *touch = Touch { member, changed_at: now };
+        }
     }
 
     /// Takes a slice that was added or changed; returns whether the Service must be synced.
@@ -255,7 +174,7 @@ impl Entry {
             self.drop_slice(&name, &uid);
             return news;
         }
-        match self.slices.by_name.get_mut(&name).filter(|known| known.meta.uid == uid) {
+        match self.slices.get_mut(&name).filter(|known| known.meta.uid == uid) {
             Some(known) if older(&slice.metadata, &known.meta) => {}
             // The content is the one we know; the metadata may have been touched.
             Some(known) if generation == known.meta.generation && generation != 0 => {
@@ -319,13 +238,7 @@ impl Entry {
                 }
             }
         }
-        let slice = StoredSlice {
-            meta,
-            address_type: draft.family.name().to_owned(),
-            ports: draft.ports,
-            kinds: draft.content.kinds(),
-            body: Body::Sent(draft.content),
-        };
+        let slice = StoredSlice::sent(meta, draft.family.name(), draft.ports, draft.content);
         self.slices.insert(name, slice);
     }
 
@@ -337,7 +250,7 @@ impl Entry {
             desired: families.iter().map(|state| state.desired).sum(),
             desired_slices: families.iter().map(|state| state.desired_slices.max(1)).sum(),
             slices: self.slices.len(),
-            published: self.slices.published,
+            published: self.slices.published(),
             traffic_distribution: service.traffic_distribution.as_deref().map(known_distribution),
         }
     }
@@ -348,20 +261,6 @@ fn older(meta: &ObjectMeta, known: &ObjectMeta) -> bool {
     let revision = |meta: &ObjectMeta| meta.resource_version.parse::<u64>().ok();
     let revised = matches!((revision(meta), revision(known)), (Some(new), Some(old)) if new < old);
     meta.generation < known.generation || revised
-}
-
-impl StoredSlice {
-    fn observed(slice: EndpointSlice) -> StoredSlice {
-        let mut kinds = Kinds::default();
-        slice.endpoints.iter().for_each(|endpoint| kinds[kind(&endpoint.conditions)] += 1);
-        StoredSlice {
-            meta: slice.metadata,
-            address_type: slice.address_type,
-            ports: Arc::new(Ports::new(slice.ports)),
-            body: Body::Observed(slice.endpoints),
-            kinds,
-        }
-    }
 }
 
 impl FamilyState {
@@ -379,6 +278,14 @@ impl FamilyState {
         if before == 0 {
             self.unwanted.remove(ports);
         }
+    }
+
+    /// Makes a group of many pods, ascending name.
+    pub(crate) fn fill(&mut self, ports: &Arc<Ports>, pods: impl Iterator<Item = Arc<str>>, settings: &Settings) {
+        let group = self.groups.entry(Arc::clone(ports)).or_default();
+        group.members = pods.collect();
+        let size = group.members.len();
+        self.resized(0, size, settings.max_endpoints_per_slice);
     }
 
     /// Takes a pod out of its group.

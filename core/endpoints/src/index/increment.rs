@@ -5,14 +5,16 @@
 //! new ones; slices without endpoints are used again or deleted. Only which slices are looked at differs.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use machine::Time;
 
 use crate::content::Content;
 use crate::index::Scope;
-use crate::index::entry::{Draft, Entry, FamilyState, Member, Memory, Outcome, Place, Slices, Touch};
+use crate::index::entry::{self, Draft, FamilyState, Member, Memory, Outcome, Place, Touch};
+use crate::index::slices::Slices;
 use crate::membership::{Standing, record, standing};
 use crate::pod::PodRecord;
 use crate::ports::Ports;
@@ -52,7 +54,7 @@ struct Wanted {
     records: [Option<Record>; 2],
 }
 
-impl Entry {
+impl entry::Entry {
     /// Returns what must be written for the pods that were touched since the last sync.
     pub(crate) fn increment(&mut self, scope: &Scope<'_>) -> Outcome {
         let service = self.service.as_ref().expect("only managed Services are synced");
@@ -62,7 +64,7 @@ impl Entry {
         let mut trigger = memory.carried.take().into_iter().chain(memory.spec_changed.take()).min();
         let mut edits: Vec<Edits> = memory.families.iter().map(|_| Edits::default()).collect();
         for (pod, touch) in touched {
-            let record = scope.pods.get(&pod).map(|pod| &pod.record).filter(|_| self.matching.contains(&pod));
+            let record = scope.pods.get(&pod).filter(|pod| pod.services.contains(&service.name)).map(|pod| &pod.record);
             let change = Change { service, slices: &self.slices, scope, memory, edits: &mut edits };
             trigger = trigger.into_iter().chain(change.apply(pod, record, touch, previous)).min();
         }
@@ -92,28 +94,33 @@ impl Change<'_> {
         if record.is_none() {
             self.memory.skipped.remove(&pod);
         }
-        let mut member = self.memory.members.remove(&pod);
-        let (before, after) = (member.as_ref().map(|member| &member.stamp), wanted.as_ref().map(|wanted| &wanted.stamp));
-        let time = change_time(before, after, touch.changed_at, previous);
-        let (records, ports) = match wanted {
-            Some(Wanted { stamp, ports, records }) => {
-                let next_id = &mut self.memory.next_id;
-                let member = member.get_or_insert_with(|| {
-                    *next_id += 1;
-                    Member { id: *next_id, stamp: stamp.clone(), places: [None, None] }
-                });
-                member.stamp = stamp;
-                (records, Some(ports))
+        let before = self.memory.members.get_mut(&pod);
+        let stamp = wanted.as_ref().map(|wanted| &wanted.stamp);
+        let time = change_time(before.as_ref().map(|member| &member.stamp), stamp, touch.changed_at, previous);
+        let Some(Wanted { stamp, ports, records }) = wanted else {
+            if let Some(mut member) = self.memory.members.remove(&pod) {
+                for (place, current) in member.places.iter_mut().enumerate() {
+                    self.edit(&pod, member.id, place, current, None);
+                }
             }
-            None => ([None, None], None),
+            return time;
         };
-        let Some(mut member) = member else { return time };
-        for (place, wanted) in records.into_iter().enumerate().take(self.memory.families.len()) {
-            self.edit(&pod, &mut member, place, wanted, ports.as_ref());
+        // The places are taken out while they change: what they are in changes with them.
+        let (id, mut places) = match before {
+            Some(member) => {
+                member.stamp = stamp;
+                (member.id, std::mem::take(&mut member.places))
+            }
+            None => {
+                self.memory.next_id += 1;
+                let member = Member { id: self.memory.next_id, stamp, places: [None, None] };
+                (self.memory.members.entry(Arc::clone(&pod)).or_insert(member).id, [None, None])
+            }
+        };
+        for (place, (current, wanted)) in places.iter_mut().zip(records).enumerate().take(self.memory.families.len()) {
+            self.edit(&pod, id, place, current, wanted.map(|record| (record, &ports)));
         }
-        if member.places.iter().any(Option::is_some) {
-            self.memory.members.insert(pod, member);
-        }
+        self.memory.members.get_mut(&pod).expect("it is there").places = places;
         time
     }
 
@@ -140,72 +147,77 @@ impl Change<'_> {
         })
     }
 
-    /// Compares a pod with what it was in one family.
-    fn edit(&mut self, pod: &Arc<str>, member: &mut Member, place: usize, wanted: Option<Record>, ports: Option<&Arc<Ports>>) {
-        let (state, edits) = (&mut self.memory.families[place], &mut self.edits[place]);
+    /// Compares a pod with what it was in one family, and puts it where it belongs now.
+    fn edit(
+        &mut self,
+        pod: &Arc<str>,
+        id: u64,
+        place: usize,
+        current: &mut Option<Place>,
+        wanted: Option<(Record, &Arc<Ports>)>,
+    ) {
+        let Some(state) = self.memory.families.get_mut(place) else { return };
+        let edits = &mut self.edits[place];
         let max = self.scope.settings.max_endpoints_per_slice;
         let publish = self.service.spec.publish_not_ready;
         let state_of = |record: &Record| State::of(&record.conditions, publish);
-        let (namespace, mode) = (&self.service.namespace, self.service.spec.mode);
-        let current = member.places[place].take();
-        if let (Some(current), Some(wanted), Some(ports)) = (&current, &wanted, ports)
+        if let (Some(current), Some((wanted, ports))) = (&mut *current, &wanted)
             && current.record.same_identity(wanted)
-            && current.ports == *ports
+            && current.ports == **ports
         {
             edits.churn.count(state_of(&current.record), state_of(wanted));
             if *current.record != *wanted {
-                let slice = current.slice.as_ref().expect("a member of a settled Service has a slice");
-                edits.content(&current.ports, slice, state, self.slices, max).replace(member.id, wanted, namespace, mode);
+                let (namespace, mode) = (&self.service.namespace, self.service.spec.mode);
+                edits.change(
+                    current,
+                    (state, self.slices, max),
+                    |content| content.with_replaced(id, wanted, namespace, mode),
+                    |content| content.replace(id, wanted, namespace, mode),
+                );
+                current.record = Arc::new(wanted.clone());
             }
-            let record = if *current.record == *wanted { Arc::clone(&current.record) } else { Arc::new(wanted.clone()) };
-            member.places[place] = Some(Place { record, ..current.clone() });
             return;
         }
-        if let Some(current) = current {
-            let slice = current.slice.as_ref().expect("a member of a settled Service has a slice");
-            edits.content(&current.ports, slice, state, self.slices, max).remove(member.id);
+        if let Some(current) = current.take() {
+            let at = (&mut *state, self.slices, max);
+            edits.change(&current, at, |content| content.with_removed(id), |content| content.remove(id));
             state.leave(&current.ports, pod, max);
             edits.churn.count(state_of(&current.record), State::Absent);
         }
-        if let (Some(wanted), Some(ports)) = (wanted, ports) {
+        if let Some((wanted, ports)) = wanted {
             edits.churn.count(State::Absent, state_of(&wanted));
             state.join(ports, Arc::clone(pod), max);
             edits.groups.entry(Arc::clone(ports)).or_default().left.push(Arc::clone(pod));
-            member.places[place] = Some(Place { record: Arc::new(wanted), ports: Arc::clone(ports), slice: None });
+            *current = Some(Place { record: Arc::new(wanted), ports: Arc::clone(ports), slice: None });
         }
     }
 }
 
 impl Edits {
-    fn content<'e>(
-        &'e mut self,
-        ports: &Arc<Ports>,
-        name: &Arc<str>,
-        state: &mut FamilyState,
-        slices: &Slices,
-        max: usize,
-    ) -> &'e mut Content {
-        self.groups.entry(Arc::clone(ports)).or_default().content(ports, name, state, slices, max)
+    /// Changes a slice of a group: `first` makes the changed copy, `again` changes that once more.
+    fn change(
+        &mut self,
+        at: &Place,
+        (state, slices, max): (&mut FamilyState, &Slices, usize),
+        first: impl FnOnce(&Content) -> Content,
+        again: impl FnOnce(&mut Content),
+    ) {
+        let slice = at.slice.as_ref().expect("a member of a settled Service has a slice");
+        match self.groups.entry(Arc::clone(&at.ports)).or_default().slices.entry(Arc::clone(slice)) {
+            Entry::Occupied(mut changed) => again(changed.get_mut()),
+            Entry::Vacant(unchanged) => {
+                unchanged.insert(first(stored(slices, slice, &at.ports, state, max)));
+            }
+        }
     }
 }
 
-impl GroupEdits {
-    /// Returns the content of a slice for changing it; the slice leaves its group's rooms.
-    fn content(
-        &mut self,
-        ports: &Arc<Ports>,
-        name: &Arc<str>,
-        state: &mut FamilyState,
-        slices: &Slices,
-        max: usize,
-    ) -> &mut Content {
-        self.slices.entry(Arc::clone(name)).or_insert_with(|| {
-            let content = slices.get(name).expect("members are in known slices").body.content().clone();
-            let group = state.groups.get_mut(ports).expect("a known slice has its group");
-            group.rooms.remove(&(max.saturating_sub(content.len()), Arc::clone(name)));
-            content
-        })
-    }
+/// Returns the content of a slice that is to be changed; the slice leaves its group's rooms.
+fn stored<'s>(slices: &'s Slices, name: &Arc<str>, ports: &Arc<Ports>, state: &mut FamilyState, max: usize) -> &'s Content {
+    let content = slices.get(name).expect("members are in known slices").body.content();
+    let group = state.groups.get_mut(ports).expect("a known slice has its group");
+    group.rooms.remove(&(max.saturating_sub(content.len()), Arc::clone(name)));
+    content
 }
 
 /// Steps 2 and 3 of packing, for one family.
@@ -301,8 +313,9 @@ impl Pack<'_> {
         while !left.is_empty() {
             match self.best_fit(ports, left.len()) {
                 Some(name) => {
-                    let content = edits.content(ports, &name, &mut self.memory.families[self.place], self.slices, max);
-                    self.fill(content, left.drain(..), Some(&name));
+                    let mut content = stored(self.slices, &name, ports, self.state(), max).roomy();
+                    self.fill(&mut content, left.drain(..), Some(&name));
+                    edits.slices.insert(name, content);
                 }
                 None => {
                     let members: Vec<Arc<str>> = left.drain(..max.min(left.len())).collect();

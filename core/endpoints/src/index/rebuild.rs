@@ -1,6 +1,6 @@
 //! Syncs a Service from what is stored, by the plan that defines what is right, and settles it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::ip::Family;
@@ -9,36 +9,37 @@ use machine::Time;
 use crate::content::Content;
 use crate::desired::{Desired, desired};
 use crate::index::Scope;
-use crate::index::entry::{Body, Draft, Entry, FamilyState, Member, Outcome, Place};
-use crate::pack::Packed;
+use crate::index::entry::{Draft, Entry, FamilyState, Member, Outcome, Place};
+use crate::index::slices::Body;
 use crate::plan::{Observed, Plan, Slice, plan_service};
 use crate::pod::PodRecord;
 use crate::render;
 use crate::service::ServiceRecord;
 use crate::trigger_time::{Stamp, change_time};
 
-/// The pods that are endpoints, with what their trigger times depend on.
-type Stamps = BTreeMap<Arc<str>, Stamp>;
+/// A member for every selected pod, by ordinal; those without a place are no endpoints.
+type Members = Vec<(Arc<str>, Member)>;
 
 impl Entry {
     /// Recomputes the Service and returns what must be written. From here on it is settled, as long as the writes succeed.
     pub(crate) fn rebuild(&mut self, scope: &Scope<'_>) -> Outcome {
         let service = self.service.take().expect("only managed Services are synced");
-        let selected: Vec<&PodRecord> = self.matching.iter().filter_map(|name| Some(&scope.pods.get(name)?.record)).collect();
+        let selected = selected(&self.matching, scope);
         let facts = selected.iter().map(|pod| (*pod, scope.nodes.fact(&pod.node)));
         let desired = desired(&service, facts, scope.settings);
         let plan = self.planned(&service, &desired, scope);
 
-        let stamps = stamps(&desired, scope);
-        let trigger = self.rebuilt_trigger(&service, &stamps, scope.now);
-        self.remember(&desired, stamps, scope);
+        let mut members = self.remember(&selected, &desired, scope);
+        let trigger = self.rebuilt_trigger(&service, &members, scope.now);
         for slice in plan.unchanged {
-            self.keep(&service, &slice, scope);
+            self.keep(&service, &slice, &mut members, scope);
         }
         let text = trigger.map(render::trigger_text);
-        let mut draft = |slice| self.draft(&service, slice, text.as_deref(), scope);
+        let mut draft = |slice| self.draft(&service, slice, text.as_deref(), &mut members, scope);
         let updates = plan.updates.into_iter().map(&mut draft).collect();
         let creates = plan.creates.into_iter().map(&mut draft).collect();
+        let there = members.into_iter().filter(|(_, member)| member.places.iter().any(Option::is_some));
+        self.memory.members = there.collect();
         let uid = |name: &str| self.slices.get(name).expect("planned from it").meta.uid.clone();
         let deletes = plan.deletes.iter().map(|name| (name.as_str().into(), uid(name))).collect();
         // While the Service is being deleted nothing is created, so there are members without a slice: recompute each time.
@@ -62,46 +63,54 @@ impl Entry {
     }
 
     /// Returns when that happened for which is written, and begins to collect anew.
-    fn rebuilt_trigger(&mut self, service: &ServiceRecord, stamps: &Stamps, now: Time) -> Option<Time> {
+    fn rebuilt_trigger(&mut self, service: &ServiceRecord, members: &Members, now: Time) -> Option<Time> {
         let memory = &mut self.memory;
         let touched = std::mem::take(&mut memory.touched);
         let (spec_changed, carried) = (memory.spec_changed.take(), memory.carried.take());
         let Some(previous) = memory.synced_at.replace(now) else { return service.created };
         let seen_at = |pod: &Arc<str>| touched.get(pod).map(|touch| touch.changed_at).or(spec_changed).unwrap_or(now);
+        let after: BTreeMap<&Arc<str>, &Stamp> = members
+            .iter()
+            .filter(|(_, member)| member.places.iter().any(Option::is_some))
+            .map(|(pod, member)| (pod, &member.stamp))
+            .collect();
         let before = |pod: &Arc<str>| memory.members.get(pod).map(|member| &member.stamp);
-        let changed = stamps.iter().filter_map(|(pod, stamp)| change_time(before(pod), Some(stamp), seen_at(pod), previous));
-        let gone = memory.members.iter().filter(|(pod, _)| !stamps.contains_key(*pod));
+        let changed = after.iter().filter_map(|(pod, stamp)| change_time(before(pod), Some(stamp), seen_at(pod), previous));
+        let gone = memory.members.iter().filter(|(pod, _)| !after.contains_key(*pod));
         let left = gone.filter_map(|(pod, member)| change_time(Some(&member.stamp), None, seen_at(pod), previous));
         changed.chain(left).chain(spec_changed).chain(carried).min()
     }
 
-    /// Makes the members and groups anew; nobody has a slice yet.
-    fn remember(&mut self, desired: &Desired, stamps: Stamps, scope: &Scope<'_>) {
+    /// Makes the groups anew, and the members of all selected pods; nobody has a slice yet.
+    fn remember(&mut self, selected: &[&PodRecord], desired: &Desired, scope: &Scope<'_>) -> Members {
         let memory = &mut self.memory;
-        let member = |(id, (pod, stamp))| (pod, Member { id, stamp, places: [None, None] });
-        memory.members = (0..).zip(stamps).map(member).collect();
-        memory.next_id = memory.members.len() as u64;
+        let member = |(id, pod): (u64, &&PodRecord)| {
+            (Arc::clone(&pod.name), Member { id, stamp: Stamp::from(*pod), places: [None, None] })
+        };
+        let mut members: Members = (0..).zip(selected).map(member).collect();
+        memory.next_id = members.len() as u64;
         memory.skipped = desired.skipped.iter().cloned().collect();
         memory.ports = Default::default();
         memory.families.clear();
         for (place, (family, groups)) in desired.families.iter().enumerate() {
             let mut state = FamilyState::new(*family);
             for group in groups {
+                state.fill(&group.ports, group.records.iter().map(|record| Arc::clone(&record.pod)), scope.settings);
                 for record in &group.records {
-                    state.join(&group.ports, Arc::clone(&record.pod), scope.settings.max_endpoints_per_slice);
-                    let member = memory.members.get_mut(&record.pod).expect("every record has a stamp");
+                    let (_, member) = &mut members[record.ordinal as usize];
                     let (record, ports) = (Arc::clone(record), Arc::clone(&group.ports));
                     member.places[place] = Some(Place { record, ports, slice: None });
                 }
             }
             memory.families.push(state);
         }
+        members
     }
 
     /// Keeps a slice as it is and notes the text that we would send for it.
-    fn keep(&mut self, service: &ServiceRecord, slice: &Slice, scope: &Scope<'_>) {
-        let content = self.content(service, &slice.packed);
-        let name = self.settle(slice, scope);
+    fn keep(&mut self, service: &ServiceRecord, slice: &Slice, members: &mut Members, scope: &Scope<'_>) {
+        let content = Content::new(&slice.packed, &service.namespace, service.spec.mode);
+        let name = self.settle(slice, members, scope);
         let mut stored = self.slices.remove(&name).expect("planned from it");
         let wanted = || slice.packed.records.iter().map(|record| record.endpoint(&service.namespace, service.spec.mode));
         stored.body = match stored.body {
@@ -115,8 +124,15 @@ impl Entry {
         self.slices.insert(name, stored);
     }
 
-    fn draft(&mut self, service: &ServiceRecord, slice: Slice, trigger: Option<&str>, scope: &Scope<'_>) -> Draft {
-        let content = self.content(service, &slice.packed);
+    fn draft(
+        &mut self,
+        service: &ServiceRecord,
+        slice: Slice,
+        trigger: Option<&str>,
+        members: &mut Members,
+        scope: &Scope<'_>,
+    ) -> Draft {
+        let content = Content::new(&slice.packed, &service.namespace, service.spec.mode);
         let (family, ports) = (slice.family, Arc::clone(&slice.packed.ports));
         if slice.name.is_empty() {
             self.family(family).slices += 1;
@@ -124,15 +140,10 @@ impl Entry {
             let members = slice.packed.records.iter().map(|record| Arc::clone(&record.pod)).collect();
             return Draft { name: None, family, ports, content, members, body };
         }
-        let name = self.settle(&slice, scope);
+        let name = self.settle(&slice, members, scope);
         let meta = &self.slices.get(&name).expect("planned from it").meta;
         let body = render::update(service, meta, family, &ports, &content, trigger);
         Draft { name: Some(name), family, ports, content, members: Vec::new(), body }
-    }
-
-    fn content(&self, service: &ServiceRecord, packed: &Packed) -> Content {
-        let id = |pod: &Arc<str>| self.memory.members.get(pod).expect("every record is a member").id;
-        Content::new(packed, &service.namespace, service.spec.mode, |record| id(&record.pod))
     }
 
     fn family(&mut self, family: Family) -> &mut FamilyState {
@@ -140,7 +151,7 @@ impl Entry {
     }
 
     /// Gives the endpoints of a slice that stays their place in it.
-    fn settle(&mut self, slice: &Slice, scope: &Scope<'_>) -> Arc<str> {
+    fn settle(&mut self, slice: &Slice, members: &mut Members, scope: &Scope<'_>) -> Arc<str> {
         let name: Arc<str> = slice.name.as_str().into();
         let room = scope.settings.max_endpoints_per_slice.saturating_sub(slice.packed.records.len());
         let state = self.family(slice.family);
@@ -148,15 +159,19 @@ impl Entry {
         state.house(&slice.packed.ports, room, Arc::clone(&name));
         let place = self.memory.families.iter().position(|state| state.family == slice.family).expect("found just above");
         for record in &slice.packed.records {
-            let member = self.memory.members.get_mut(&record.pod).expect("every record is a member");
+            let (_, member) = &mut members[record.ordinal as usize];
             member.places[place].as_mut().expect("wanted in this family").slice = Some(Arc::clone(&name));
         }
         name
     }
 }
 
-fn stamps(desired: &Desired, scope: &Scope<'_>) -> Stamps {
-    let records = desired.families.iter().flat_map(|(_, groups)| groups).flat_map(|group| &group.records);
-    let stamp = |pod: &Arc<str>| Stamp::from(&scope.pods.get(pod).expect("selected from these").record);
-    records.map(|record| (Arc::clone(&record.pod), stamp(&record.pod))).collect()
+/// Returns the pods that a Service selects, by name.
+fn selected<'a>(matching: &BTreeSet<Arc<str>>, scope: &Scope<'a>) -> Vec<&'a PodRecord> {
+    if matching.len() * 8 < scope.pods.len() {
+        return matching.iter().filter_map(|name| Some(&scope.pods.get(name)?.record)).collect();
+    }
+    // Both are sorted: walking along is cheaper than finding each.
+    let mut matching = matching.iter().peekable();
+    scope.pods.iter().filter(|(name, _)| matching.next_if_eq(name).is_some()).map(|(_, pod)| &pod.record).collect()
 }

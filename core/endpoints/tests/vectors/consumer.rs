@@ -88,6 +88,7 @@ fn names_of(hints: Option<&EndpointHints>) -> Value {
 
 fn record(index: usize, endpoint: &HintsEndpoint) -> Record {
     Record {
+        ordinal: 0,
         pod: format!("p{index:03}").into(),
         uid: "u".into(),
         address: format!("10.0.0.{}", index + 1).parse().expect("an address"),

@@ -51,7 +51,7 @@ struct ConditionsExpect {
 
 pub(crate) fn conditions(case: ConditionsCase) -> Verdict {
     let settings = gated(case.given.gate);
-    let pod = PodRecord::new(&case.given.pod);
+    let pod = PodRecord::from(&case.given.pod);
     let publish = case.given.publish_not_ready_addresses;
     let included = eligible(&pod, publish, &settings);
     let conditions = included.then(|| json!(endpoints::conditions::conditions(&pod, publish, &settings)));
@@ -175,7 +175,7 @@ pub(crate) fn ports(case: PortsCase) -> Verdict {
     let mut service = case.given.service;
     service.spec.ip_families = vec!["IPv4".to_owned()];
     let service = ServiceRecord::new(&service, &settings).ok_or("expected managed")?;
-    let mut pods: Vec<PodRecord> = case.given.pods.iter().map(PodRecord::new).collect();
+    let mut pods: Vec<PodRecord> = case.given.pods.iter().map(PodRecord::from).collect();
     for pod in &mut pods {
         // The cases are about ports and leave addresses out.
         pod.has_addresses = true;

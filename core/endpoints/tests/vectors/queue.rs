@@ -101,7 +101,7 @@ impl PodGiven {
         if self.deleting {
             pod["metadata"]["deletionTimestamp"] = json!(format!("2031-05-01T12:00:0{}Z", self.resource_version.len()));
         }
-        PodRecord::new(&serde_json::from_value::<Pod>(pod).expect("a Pod"))
+        PodRecord::from(&serde_json::from_value::<Pod>(pod).expect("a Pod"))
     }
 }
 
