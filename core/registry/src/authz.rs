@@ -1,5 +1,8 @@
 //! Who may do what: four roles, no policy objects.
 
+use std::collections::BTreeMap;
+
+use crate::resource::Resource;
 use crate::status::{Status, Subject};
 
 /// The group that may do everything.
@@ -96,6 +99,45 @@ pub fn authorize(identity: &Identity, ask: &Ask<'_>) -> Result<Grant, Status> {
     Err(refusal(identity, ask, None))
 }
 
+/// One row of what an identity may do: each verb on each resource of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The verbs.
+    pub verbs: Vec<&'static str>,
+    /// The API group; `*`: all.
+    pub group: String,
+    /// Resources, and subresources as `resource/subresource`.
+    pub resources: Vec<String>,
+}
+
+/// Returns what an identity may do in a namespace with what is served. For a node it depends on the object too; then the
+/// rows say what holds for everything of that name.
+pub fn rules<'a>(identity: &Identity, namespace: &str, served: impl IntoIterator<Item = &'a Resource>) -> Vec<Rule> {
+    if identity.is_in(MASTERS) {
+        return vec![Rule { verbs: vec!["*"], group: "*".to_owned(), resources: vec!["*".to_owned()] }];
+    }
+    let mut rows: BTreeMap<(String, Vec<&'static str>), Vec<String>> = BTreeMap::new();
+    for resource in served {
+        let namespace = if resource.namespaced { namespace } else { "" };
+        let parts = resource.subresources.iter().map(|part| (part.name.as_str(), &part.verbs));
+        for (subresource, verbs) in std::iter::once(("", &resource.verbs)).chain(parts) {
+            let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
+            let may = |verb: &&str| {
+                let ask = Ask { verb, group, resource: plural, subresource, namespace, ..Ask::default() };
+                authorize(identity, &ask) == Ok(Grant::Allowed)
+            };
+            let allowed: Vec<&'static str> = verbs.iter().copied().filter(may).collect();
+            let shown = if subresource.is_empty() { plural.to_owned() } else { format!("{plural}/{subresource}") };
+            let row = rows.entry((resource.group.clone(), allowed)).or_default();
+            if !row.contains(&shown) {
+                row.push(shown);
+            }
+        }
+    }
+    let allowed = rows.into_iter().filter(|((_, verbs), _)| !verbs.is_empty());
+    allowed.map(|((group, verbs), resources)| Rule { verbs, group, resources }).collect()
+}
+
 fn refusal(identity: &Identity, ask: &Ask<'_>, why: Option<&'static str>) -> Status {
     let resource =
         if ask.subresource.is_empty() { ask.resource.to_owned() } else { format!("{}/{}", ask.resource, ask.subresource) };
@@ -180,6 +222,22 @@ mod tests {
         assert_eq!(authorize(&node, &Ask { name: "p", subresource: "status", ..ask("patch", "pods") }), Ok(Grant::IfOwnPod));
         assert!(authorize(&node, &Ask { name: "n2", namespace: "", ..ask("patch", "nodes") }).is_err());
         assert!(authorize(&node, &Ask { name: "n1", namespace: "", ..ask("delete", "nodes") }).is_err());
+    }
+
+    #[test]
+    fn rules_list_what_may_be_done() {
+        let served = crate::resource::builtins();
+        let of = |user: &str, group: &str| rules(&who(user, group), "default", served.iter().map(AsRef::as_ref));
+        let all = Rule { verbs: vec!["*"], group: "*".into(), resources: vec!["*".into()] };
+        assert_eq!(of("a", MASTERS), [all]);
+        let viewer = of("v", VIEWERS);
+        let reads = viewer.iter().find(|rule| rule.resources.contains(&"pods".to_owned())).unwrap();
+        assert_eq!(reads.verbs, ["get", "list", "watch"]);
+        let secrets = |rule: &Rule| rule.resources.iter().any(|resource| resource == "secrets");
+        assert!(!viewer.iter().any(secrets) && !of("c", CONTROLLERS).iter().any(secrets));
+        let node = of("system:node:n1", NODES);
+        assert!(node.iter().any(|rule| rule.verbs == ["get", "list", "watch"] && rule.resources == ["services"]), "{node:?}");
+        assert!(of("x", "others").iter().all(|rule| rule.group.starts_with("auth")), "everybody may ask about himself");
     }
 
     #[test]

@@ -31,12 +31,8 @@ pub(crate) async fn create(server: &Server, kind: &Arc<Kind>, target: &Target, c
             with_status(object, status)
         }
         _ => {
-            let rules = json!({
-                "resourceRules": [{"verbs": verbs(call), "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*"]}],
-                "incomplete": true,
-            });
-            with_status(object, rules)
+            let namespace = json::text(&object, &["spec", "namespace"]).to_owned();
+            with_status(object, rules(server, call, &namespace))
         }
     };
     let shown = reply::value(StatusCode::CREATED, call.encoding, &typed(kind, answered));
@@ -57,12 +53,26 @@ fn user_info(call: &Call) -> Value {
     info
 }
 
-fn verbs(call: &Call) -> Vec<&'static str> {
-    let may = |verb: &'static str| {
-        let ask = Ask { verb, resource: "pods", namespace: "default", ..Ask::default() };
-        authz::authorize(&call.identity, &ask).is_ok()
+/// What everybody who is known may read besides resources.
+const OPEN_PATHS: [&str; 7] = ["/api", "/apis", "/version", "/healthz", "/livez", "/readyz", "/openapi"];
+
+fn rules(server: &Server, call: &Call, namespace: &str) -> Value {
+    let catalog = server.catalog();
+    let served = catalog.kinds().iter().map(|kind| kind.resource.as_ref());
+    let row = |rule: authz::Rule| json!({"verbs": rule.verbs, "apiGroups": [rule.group], "resources": rule.resources});
+    let resources: Vec<Value> = authz::rules(&call.identity, namespace, served).into_iter().map(row).collect();
+    let paths = if call.identity.is_in(authz::MASTERS) {
+        json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}])
+    } else {
+        let below = OPEN_PATHS.iter().flat_map(|path| [(*path).to_owned(), format!("{path}/*")]);
+        json!([{"verbs": ["get"], "nonResourceURLs": below.collect::<Vec<_>>()}])
     };
-    registry::resource::ALL_VERBS.into_iter().filter(|verb| may(verb)).collect()
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if call.identity.node().is_some() {
+        status["incomplete"] = true.into();
+        status["evaluationError"] = "a node may do more with its own objects and those of its pods".into();
+    }
+    status
 }
 
 fn access(server: &Server, call: &Call, object: &Value) -> Value {
@@ -71,10 +81,7 @@ fn access(server: &Server, call: &Call, object: &Value) -> Value {
         let path = json::text(object, &["spec", "nonResourceAttributes", "path"]);
         let verb = json::text(object, &["spec", "nonResourceAttributes", "verb"]);
         let all = call.identity.is_in(authz::MASTERS);
-        let open = verb == "get"
-            && ["/api", "/apis", "/version", "/healthz", "/livez", "/readyz", "/openapi"]
-                .iter()
-                .any(|known| path.starts_with(known));
+        let open = verb == "get" && OPEN_PATHS.iter().any(|known| path.starts_with(known));
         return json!({"allowed": all || open});
     }
     let ask = Ask {

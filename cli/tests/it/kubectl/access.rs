@@ -1,0 +1,64 @@
+//! Who am I, what may I: `auth whoami`, `auth can-i`, and the roles of `lifesign kubeconfig`.
+
+use super::Kubectl;
+
+impl Kubectl {
+    /// Returns a kubectl of another role on the same plane.
+    fn become_role(&mut self, arguments: &[&str]) {
+        let output = self.plane.command("kubeconfig").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.kubeconfig = self.plane.folder().join("role");
+        std::fs::write(&self.kubeconfig, output.stdout).unwrap();
+    }
+}
+
+#[test]
+fn the_administrator_may_do_everything() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    insta::assert_snapshot!(super::table(&kubectl.run("auth whoami")), @"
+    ATTRIBUTE | VALUE
+    Username | lifesign-admin
+    Groups | [system:masters system:authenticated]
+    ");
+    assert_eq!(kubectl.run("auth can-i create pods"), "yes\n");
+    assert_eq!(kubectl.run("auth can-i get /metrics"), "yes\n");
+    insta::assert_snapshot!(super::table(&kubectl.run("auth can-i --list")), @"
+    Resources | Non-Resource URLs | Resource Names | Verbs
+    *.* | [] | [] | [*]
+     | [*] | [] | [*]
+    ");
+}
+
+#[test]
+fn a_viewer_reads_all_but_secrets_and_changes_nothing() {
+    let Some(mut kubectl) = Kubectl::start() else { return };
+    kubectl.run("create secret generic password --from-literal=a=1");
+    kubectl.become_role(&["--role", "viewer"]);
+    assert_eq!(kubectl.run("get pods -A -o name"), "");
+    assert!(kubectl.refused("get secrets").contains("Forbidden"));
+    assert!(kubectl.refused("create configmap c").contains("forbidden"));
+    assert!(kubectl.try_run("auth can-i delete pods").stdout.starts_with("no"));
+    let rules = super::table(&kubectl.run("auth can-i --list"));
+    assert!(rules.contains("pods") && !rules.contains("secrets") && !rules.contains("delete"), "{rules}");
+    assert_eq!(kubectl.try_run("auth can-i watch services").stdout, "yes\n");
+}
+
+#[test]
+fn controllers_write_everything_but_secrets() {
+    let Some(mut kubectl) = Kubectl::start() else { return };
+    kubectl.become_role(&["--role", "controllers"]);
+    kubectl.run("create configmap c");
+    assert!(kubectl.refused("get secrets").contains("Forbidden"));
+}
+
+#[test]
+fn a_node_sees_its_own_pods_only() {
+    let Some(mut kubectl) = Kubectl::start() else { return };
+    kubectl.running_pod("mine", "n1");
+    kubectl.running_pod("theirs", "n2");
+    kubectl.become_role(&["--node", "n1"]);
+    assert_eq!(kubectl.run("get pods --field-selector spec.nodeName=n1 -o name"), "pod/mine\n");
+    assert!(kubectl.refused("get pods").contains("spec.nodeName"));
+    assert!(kubectl.refused("get pod theirs").contains("Forbidden"));
+    assert!(kubectl.refused("get nodes n2").contains("Forbidden"));
+}

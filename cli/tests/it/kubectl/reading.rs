@@ -1,0 +1,270 @@
+//! `get` in its forms, `describe`, `explain`, `wait`, events.
+
+use serde_json::json;
+
+use super::Kubectl;
+
+#[test]
+fn get_shows_the_columns_of_kubernetes() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.ready_node("n1");
+    kubectl.running_pod("web", "n1");
+    kubectl.run("create configmap settings --from-literal=a=1 --from-literal=b=2");
+    kubectl.run("create secret generic password --from-literal=a=1");
+    kubectl.run("create deployment shop --image=shop:2 --replicas=2");
+    kubectl.run("create service clusterip shop --tcp=80:8080");
+    kubectl.run("create service nodeport door --tcp=443:8443 --node-port=30443");
+    kubectl.run("create service externalname away --external-name=example.org");
+    insta::assert_snapshot!(kubectl.table("get pods"), @"
+    NAME | READY | STATUS | RESTARTS | AGE
+    web | 1/1 | Running | 0 | AGE
+    ");
+    insta::assert_snapshot!(kubectl.table("get pods -o wide"), @"
+    NAME | READY | STATUS | RESTARTS | AGE | IP | NODE | NOMINATED NODE | READINESS GATES
+    web | 1/1 | Running | 0 | AGE | 127.88.0.7 | n1 | <none> | <none>
+    ");
+    insta::assert_snapshot!(kubectl.table("get pods --show-labels"), @"
+    NAME | READY | STATUS | RESTARTS | AGE | LABELS
+    web | 1/1 | Running | 0 | AGE | app=web
+    ");
+    insta::assert_snapshot!(kubectl.table("get pods -A -L app"), @"
+    NAMESPACE | NAME | READY | STATUS | RESTARTS | AGE | APP
+    default | web | 1/1 | Running | 0 | AGE | web
+    ");
+    insta::assert_snapshot!(kubectl.table("get nodes -o wide"), @"
+    NAME | STATUS | ROLES | AGE | VERSION | INTERNAL-IP | EXTERNAL-IP | OS-IMAGE | KERNEL-VERSION | CONTAINER-RUNTIME
+    n1 | Ready | worker | AGE | v1.36.0 | 10.0.0.1 | <none> | Linux | 6.1.0 (amd64) | process://1
+    ");
+    insta::assert_snapshot!(kubectl.table("get services -o wide"), @"
+    NAME | TYPE | CLUSTER-IP | EXTERNAL-IP | PORT(S) | AGE | SELECTOR
+    away | ExternalName | <none> | example.org | <none> | AGE | app=away
+    door | NodePort | CLUSTER-IP | <none> | 443:30443/TCP | AGE | app=door
+    shop | ClusterIP | CLUSTER-IP | <none> | 80/TCP | AGE | app=shop
+    ");
+    insta::assert_snapshot!(kubectl.table("get deployments -o wide"), @"
+    NAME | READY | UP-TO-DATE | AVAILABLE | AGE | CONTAINERS | IMAGES | SELECTOR
+    shop | 0/2 | 0 | 0 | AGE | shop | shop:2 | app=shop
+    ");
+    insta::assert_snapshot!(kubectl.table("get configmaps"), @"
+    NAME | DATA | AGE
+    settings | 2 | AGE
+    ");
+    insta::assert_snapshot!(kubectl.table("get secrets"), @"
+    NAME | TYPE | DATA | AGE
+    password | Opaque | 1 | AGE
+    ");
+    insta::assert_snapshot!(kubectl.table("get namespaces"), @"
+    NAME | STATUS | AGE
+    default | Active | AGE
+    kube-node-lease | Active | AGE
+    kube-public | Active | AGE
+    kube-system | Active | AGE
+    ");
+    insta::assert_snapshot!(kubectl.table("get serviceaccounts"), @"
+    NAME | AGE
+    default | AGE
+    ");
+    insta::assert_snapshot!(kubectl.run("get pods,services -o name"), @"
+    pod/web
+    service/away
+    service/door
+    service/shop
+    ");
+    assert_eq!(kubectl.run("get pods -l app=other"), "");
+    assert_eq!(kubectl.run("get pods --field-selector status.phase=Running -o name"), "pod/web\n");
+    assert_eq!(kubectl.run("get pod web -o jsonpath={.status.podIP}"), "127.88.0.7");
+}
+
+#[test]
+fn get_shows_slices_leases_and_replica_sets() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.apply(
+        "
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.1.0.1]}, {addresses: [10.1.0.2]}, {addresses: [10.1.0.3]}, {addresses: [10.1.0.4]}]
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: n1, namespace: kube-node-lease}
+spec: {holderIdentity: n1, leaseDurationSeconds: 40}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-5d9c}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: 'web:1'}]}}
+",
+    );
+    insta::assert_snapshot!(kubectl.table("get endpointslices"), @"
+    NAME | ADDRESSTYPE | PORTS | ENDPOINTS | AGE
+    web-1 | IPv4 | 8080 | 10.1.0.1,10.1.0.2,10.1.0.3 + 1 more... | AGE
+    ");
+    insta::assert_snapshot!(kubectl.table("get leases -n kube-node-lease"), @"
+    NAME | HOLDER | AGE
+    n1 | n1 | AGE
+    ");
+    insta::assert_snapshot!(kubectl.table("get replicasets -o wide"), @"
+    NAME | DESIRED | CURRENT | READY | AGE | CONTAINERS | IMAGES | SELECTOR
+    web-5d9c | 3 | 0 | 0 | AGE | app | web:1 | app=web
+    ");
+}
+
+#[test]
+fn yaml_and_json_show_the_object() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.run("create configmap settings --from-literal=a=1");
+    let yaml = kubectl.run("get configmap settings -o yaml");
+    let stable: Vec<&str> = yaml
+        .lines()
+        .filter(|line| !["  creationTimestamp", "  uid", "  resourceVersion"].iter().any(|p| line.starts_with(p)))
+        .collect();
+    insta::assert_snapshot!(stable.join("\n"), @r#"
+    apiVersion: v1
+    data:
+      a: "1"
+    kind: ConfigMap
+    metadata:
+      name: settings
+      namespace: default
+    "#);
+    let list: serde_json::Value = serde_json::from_str(&kubectl.run("get configmaps -o json")).unwrap();
+    assert_eq!(list["items"][0]["data"]["a"], "1");
+}
+
+#[test]
+fn a_watch_shows_changes_as_they_happen() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.pending_pod("web", "n1");
+    let mut watch = kubectl.follow("get pods -w --output-watch-events");
+    assert_eq!(watch.next(), "EVENT NAME READY STATUS RESTARTS AGE");
+    assert_eq!(watch.next(), "ADDED web 0/1 Pending 0 AGE");
+    kubectl.set_pod_status("web", json!({"phase": "Running"}));
+    assert_eq!(watch.next(), "MODIFIED web 0/1 Running 0 AGE");
+    kubectl.run("delete pod web --wait=false");
+    assert_eq!(watch.next(), "MODIFIED web 0/1 Terminating 0 AGE");
+    kubectl.run("delete pod web --grace-period=0 --force");
+    assert!(watch.next().starts_with("DELETED web 0/1"));
+}
+
+#[test]
+fn wait_ends_when_the_condition_holds() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.pending_pod("web", "n1");
+    let mut waiting = kubectl.follow("wait pod/web --for=condition=Ready --timeout=30s");
+    kubectl.set_pod_status("web", json!({"conditions": [{"type": "Ready", "status": "True"}]}));
+    assert_eq!(waiting.next(), "pod/web condition met");
+    kubectl.run("wait pod/web --for=jsonpath={.spec.nodeName}=n1 --timeout=30s");
+    let late = kubectl.refused("wait pod/none --for=condition=Ready --timeout=1s");
+    assert!(late.contains("not found"), "{late}");
+}
+
+#[test]
+fn wait_ends_when_the_object_is_gone() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.pending_pod("web", "n1");
+    let mut waiting = kubectl.follow("wait pod/web --for=delete --timeout=30s");
+    // It waits once the server has its watch.
+    while !kubectl.metrics().contains("lifesign_watchers{resource=\"pods\"} 1") {}
+    kubectl.run("delete pod web --grace-period=0 --force");
+    assert_eq!(waiting.next(), "pod/web condition met");
+}
+
+#[test]
+fn describe_tells_about_pods_nodes_and_services() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.ready_node("n1");
+    kubectl.running_pod("web", "n1");
+    kubectl.run("expose pod web --port=80 --target-port=http");
+    create_event(&kubectl);
+    let pod = kubectl.run("describe pod web");
+    for part in [
+        "Node:             n1/10.0.0.1",
+        "Status:           Running",
+        "http-get http://:http/ delay=0s timeout=1s period=1s",
+        "Started",
+        "the app runs",
+    ] {
+        assert!(pod.contains(part), "{part:?} is missing:\n{pod}");
+    }
+    let node = kubectl.run("describe node n1");
+    for part in ["Roles:              worker", "AgentReady", "default                     web", "cpu                0 (0%)"] {
+        assert!(node.contains(part), "{part:?} is missing:\n{node}");
+    }
+    let service = kubectl.run("describe service web");
+    for part in ["Selector:                 app=web", "TargetPort:               http/TCP", "IP Families:              IPv4"] {
+        assert!(service.contains(part), "{part:?} is missing:\n{service}");
+    }
+}
+
+/// Makes an event about the pod `web`, as old as the pod.
+fn create_event(kubectl: &Kubectl) {
+    let pod = kubectl.send("GET", "/api/v1/namespaces/default/pods/web", &json!(null));
+    let at = &pod["metadata"]["creationTimestamp"];
+    let about = json!({
+        "apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "default", "uid": pod["metadata"]["uid"],
+    });
+    let event = json!({
+        "metadata": {"name": "started"}, "involvedObject": about, "type": "Normal", "reason": "Started",
+        "message": "the app runs", "count": 2, "source": {"component": "agent"}, "firstTimestamp": at, "lastTimestamp": at,
+    });
+    kubectl.send("POST", "/api/v1/namespaces/default/events", &event);
+}
+
+#[test]
+fn events_are_listed_and_selected() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.pending_pod("web", "n1");
+    create_event(&kubectl);
+    insta::assert_snapshot!(kubectl.table("get events -o wide"), @"
+    LAST SEEN | TYPE | REASON | OBJECT | SUBOBJECT | SOURCE | MESSAGE | FIRST SEEN | COUNT | NAME
+    AGE | Normal | Started | pod/web |  | agent | the app runs | AGE | 2 | started
+    ");
+    assert!(kubectl.run("events --for pod/web").contains("the app runs"));
+    assert!(!kubectl.run("events --for pod/other").contains("the app runs"));
+    assert_eq!(kubectl.run("get events --field-selector involvedObject.uid=none -o name"), "");
+    assert_eq!(kubectl.run("get events.v1.events.k8s.io started -o jsonpath={.note}"), "the app runs");
+}
+
+#[test]
+fn explain_knows_fields_and_their_meaning() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let probe = kubectl.run("explain pod.spec.containers.readinessProbe");
+    for part in [
+        "FIELD: readinessProbe <Probe>",
+        "periodSeconds\t<integer>",
+        "periodMilliseconds\t<integer>",
+        "httpGet\t<HTTPGetAction>",
+    ] {
+        assert!(probe.contains(part), "{part:?} is missing:\n{probe}");
+    }
+    assert!(kubectl.run("explain deployments --recursive").contains("maxSurge"));
+    assert!(kubectl.refused("explain pod.spec.nothing").contains("does not exist"));
+}
+
+#[test]
+fn api_resources_lists_what_is_served() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let resources = super::table(&kubectl.run("api-resources --api-group="));
+    insta::assert_snapshot!(resources, @"
+    NAME | SHORTNAMES | APIVERSION | NAMESPACED | KIND
+    bindings |  | v1 | true | Binding
+    configmaps | cm | v1 | true | ConfigMap
+    events | ev | v1 | true | Event
+    namespaces | ns | v1 | false | Namespace
+    nodes | no | v1 | false | Node
+    pods | po | v1 | true | Pod
+    secrets |  | v1 | true | Secret
+    serviceaccounts | sa | v1 | true | ServiceAccount
+    services | svc | v1 | true | Service
+    ");
+    assert_eq!(kubectl.run("api-resources --categories=all -o name"), "pods\nservices\ndeployments.apps\nreplicasets.apps\n");
+    assert!(kubectl.run("api-versions").contains("discovery.k8s.io/v1"));
+    assert!(kubectl.run("version").contains("+lifesign"));
+    assert!(kubectl.run("get --raw /readyz?verbose").ends_with("readyz check passed\n"));
+}

@@ -1,0 +1,132 @@
+//! `create`, `apply`, `edit`, `patch`, `label`, `annotate`, `scale`, `diff`, `replace`.
+
+use super::Kubectl;
+
+#[test]
+fn create_sends_protobuf_and_is_understood() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.run("create namespace shop");
+    kubectl.run("create configmap settings -n shop --from-literal=a=1");
+    kubectl.run("create secret generic password -n shop --from-literal=word=hidden");
+    kubectl.run("create secret docker-registry pull -n shop --docker-server=r --docker-username=u --docker-password=p");
+    kubectl.run("create serviceaccount robot -n shop");
+    kubectl.run("create deployment web -n shop --image=web:1 --replicas=2 --port=8080");
+    kubectl.run("create service clusterip web -n shop --tcp=80:8080");
+    kubectl.run("create service loadbalancer door -n shop --tcp=443:8443");
+    let get = |what: &str, path: &str| kubectl.run(&format!("get {what} -n shop -o jsonpath={path}"));
+    assert_eq!(get("configmap settings", "{.data.a}"), "1");
+    assert_eq!(get("secret password", "{.data.word}"), "aGlkZGVu");
+    assert_eq!(get("secret pull", "{.type}"), "kubernetes.io/dockerconfigjson");
+    assert_eq!(get("deployment web", "{.spec.replicas}{.spec.template.spec.containers[0].ports[0].containerPort}"), "28080");
+    assert_eq!(get("deployment web", "{.spec.strategy.rollingUpdate.maxSurge}"), "25%");
+    assert_eq!(get("service web", "{.spec.ports[0].targetPort}"), "8080");
+    assert!(get("service web", "{.spec.clusterIP}").starts_with("127.96."));
+    let again = kubectl.refused("create namespace shop");
+    assert!(again.contains("AlreadyExists") || again.contains("already exists"), "{again}");
+    let bad = kubectl.refused("create namespace Shop_1");
+    assert!(bad.contains("metadata.name: Invalid value: \"Shop_1\""), "{bad}");
+}
+
+#[test]
+fn apply_creates_changes_and_prunes() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let manifest = |data: &str, env: &str| {
+        format!(
+            "
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings}}
+data: {data}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, labels: {{app: web}}}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      containers:
+      - name: app
+        image: web:1
+        env: {env}
+"
+        )
+    };
+    let first = manifest("{a: '1', b: '2'}", "[{name: A, value: '1'}, {name: B, value: '2'}]");
+    assert_eq!(kubectl.apply(&first), "configmap/settings created\ndeployment.apps/web created\n");
+    assert_eq!(kubectl.apply(&first), "configmap/settings unchanged\ndeployment.apps/web unchanged\n");
+    kubectl.run("scale deployment web --replicas=4");
+    let second = manifest("{a: '1', c: '3'}", "[{name: B, value: '3'}, {name: C, value: '4'}]");
+    let differences = kubectl.try_run_with("diff -f -", &second);
+    assert!(!differences.good && differences.stdout.contains("-  b: \"2\"") && differences.stdout.contains("+  c: \"3\""));
+    assert_eq!(kubectl.apply(&second), "configmap/settings configured\ndeployment.apps/web configured\n");
+    assert_eq!(kubectl.run("get configmap settings -o jsonpath={.data}"), r#"{"a":"1","c":"3"}"#);
+    let env = kubectl.run("get deployment web -o jsonpath={.spec.template.spec.containers[0].env}");
+    assert_eq!(env, r#"[{"name":"B","value":"3"},{"name":"C","value":"4"}]"#);
+    assert_eq!(kubectl.run("get deployment web -o jsonpath={.spec.replicas}"), "4", "what others own stays");
+    assert_eq!(kubectl.try_run_with("diff -f -", &second).stdout, "");
+    assert!(kubectl.run_with("apply --dry-run=server -f -", &first).contains("configured (server dry run)"));
+    assert_eq!(kubectl.run("get configmap settings -o jsonpath={.data}"), r#"{"a":"1","c":"3"}"#);
+}
+
+#[test]
+fn apply_of_a_typo_is_refused() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let said =
+        kubectl.try_run_with("apply -f -", "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, dato: {a: '1'}}");
+    assert!(!said.good && said.stderr.contains(r#"unknown field "dato""#), "{}", said.stderr);
+}
+
+#[test]
+fn apply_prunes_what_left_the_manifest() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let one = |name: &str| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: mine}}}}\n");
+    kubectl.apply(&format!("{}{}", one("kept"), one("left")));
+    let prune = "apply --prune -l set=mine --prune-allowlist=core/v1/ConfigMap -f -";
+    assert_eq!(kubectl.run_with(prune, &one("kept")), "configmap/kept unchanged\nconfigmap/left pruned\n");
+    assert_eq!(kubectl.run("get configmaps -o name"), "configmap/kept\n");
+}
+
+#[test]
+fn the_three_kinds_of_patch_work() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.run("create deployment web --image=web:1");
+    kubectl.run(
+        r#"patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"},{"name":"web","env":[{"name":"A","value":"1"}]}]}}}}'"#,
+    );
+    kubectl.run(r#"patch deployment web --type=merge -p '{"metadata":{"labels":{"tier":"front","app":null}}}'"#);
+    kubectl.run(r#"patch deployment web --type=json -p '[{"op":"replace","path":"/spec/replicas","value":3}]'"#);
+    let names = kubectl.run("get deployment web -o jsonpath={.spec.template.spec.containers[*].name}");
+    assert_eq!(names, "side web");
+    assert_eq!(kubectl.run("get deployment web -o jsonpath={.metadata.labels}"), r#"{"tier":"front"}"#);
+    assert_eq!(kubectl.run("get deployment web -o jsonpath={.spec.replicas}"), "3");
+    let bad = kubectl.refused(r#"patch deployment web --type=json -p '[{"op":"test","path":"/spec/replicas","value":9}]'"#);
+    assert!(bad.contains("error") || bad.contains("invalid"), "{bad}");
+}
+
+#[test]
+fn edit_label_annotate_scale_and_replace_change_objects() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    kubectl.run("create deployment web --image=web:1");
+    let edited = kubectl.command("edit deployment web").env("KUBE_EDITOR", "sed -i s/web:1/web:2/").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&edited.stdout), "deployment.apps/web edited\n");
+    kubectl.run("label deployment web tier=front");
+    kubectl.run("annotate deployment web note='two words'");
+    kubectl.run("scale deployment web --replicas=5 --current-replicas=1");
+    kubectl.run("set env deployment/web MODE=fast");
+    let get = |path: &str| kubectl.run(&format!("get deployment web -o jsonpath={path}"));
+    assert_eq!(get("{.spec.template.spec.containers[0].image}"), "web:2");
+    assert_eq!(get("{.metadata.labels.tier}{.metadata.annotations.note}"), "fronttwo words");
+    assert_eq!(get("{.spec.replicas}"), "5");
+    assert_eq!(get("{.spec.template.spec.containers[0].env[0].value}"), "fast");
+    assert_eq!(get("{.metadata.generation}"), "5", "image, annotation, replicas and environment count; labels do not");
+    let refused = kubectl.refused("label deployment web tier=back");
+    assert!(refused.contains("already has a value (front)"), "{refused}");
+    kubectl.run("label deployment web tier-");
+    assert_eq!(get("{.metadata.labels.tier}"), "");
+    let current = kubectl.run("get deployment web -o yaml");
+    kubectl.run("scale deployment web --replicas=2");
+    let stale = kubectl.try_run_with("replace -f -", &current);
+    assert!(!stale.good && stale.stderr.contains("the object has been modified"), "{}", stale.stderr);
+}
