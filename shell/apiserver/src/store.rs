@@ -1,7 +1,10 @@
 //! Where committed changes go: a small trait, a file on disk, and nothing at all for tests.
 
+mod contents;
 mod file;
 mod memory;
+mod preview;
+mod rows;
 
 use std::sync::Arc;
 

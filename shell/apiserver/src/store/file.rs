@@ -4,97 +4,59 @@
 //! The log holds the state *before* each change (and the last state of deleted objects), so a create costs almost
 //! nothing there, and the window of changes can be rebuilt exactly.
 
-use std::collections::BTreeMap;
+//!
+//! A new file gets its name only when it is whole, and an old one is looked at before it is touched: neither a crash at the
+//! first start nor a damaged file can make things worse.
+
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use machine::Time;
-use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition, TableError};
-use registry::state::{Change, ChangeType, Key, State, Stored, WindowLimits};
+use redb::{Database, DatabaseError, Durability};
+use registry::state::{Change, ChangeType, State, WindowLimits};
 
-use super::{LogRow, Store, StoreError, rebuild};
-
-const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+use super::contents::{Contents, LOG, META, OBJECTS};
+use super::preview;
+use super::rows::{encode_row, encode_stored};
+use super::{Store, StoreError};
 
 /// The format that this version writes and reads.
-const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 1;
 /// Pages kept in memory by the database; the objects themselves are in our own map.
-const CACHE_BYTES: usize = 16 << 20;
+pub(super) const CACHE_BYTES: usize = 16 << 20;
 
 /// A store in a file.
 pub struct FileStore {
     path: PathBuf,
     database: Database,
+    /// What the file held when it was opened, until somebody asks for it.
+    contents: Option<Contents>,
     /// Log rows up to this revision are gone from the file.
     trimmed: u64,
+    /// Held as long as the store is open; another process is told so.
+    _lock: File,
 }
 
 impl FileStore {
     /// Opens the store of a data directory, made if it is not there.
     pub fn open(directory: &Path) -> Result<FileStore, StoreError> {
+        let lock = lock(directory)?;
         let path = directory.join("store.redb");
-        let shown = path.display().to_string();
-        let database = Database::builder().set_cache_size(CACHE_BYTES).create(&path).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => StoreError::Locked(directory.display().to_string()),
-            DatabaseError::UpgradeRequired(found) => {
-                StoreError::Newer { path: shown.clone(), found: found.into(), known: FORMAT }
+        let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
+        let there = path.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        let contents = if there { preview::look(&path)? } else { Contents::default() };
+        if !there {
+            let new = directory.join("store.redb.new");
+            match std::fs::remove_file(&new) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => drop(database(&new)?),
             }
-            DatabaseError::Storage(StorageError::Io(error)) if error.kind() != std::io::ErrorKind::InvalidData => {
-                StoreError::Failed(format!("{shown}: {error}"))
-            }
-            other => StoreError::Damaged { path: shown.clone(), what: other.to_string() },
-        })?;
-        Ok(FileStore { path, database, trimmed: 0 })
-    }
-
-    fn damaged(&self, what: impl ToString) -> StoreError {
-        StoreError::Damaged { path: self.path.display().to_string(), what: what.to_string() }
-    }
-
-    fn read_objects(&self) -> Result<BTreeMap<Key, Arc<Stored>>, StoreError> {
-        let read = self.database.begin_read().map_err(|error| self.damaged(error))?;
-        let table = match read.open_table(OBJECTS) {
-            Ok(table) => table,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
-            Err(error) => return Err(self.damaged(error)),
-        };
-        let mut objects = BTreeMap::new();
-        for row in table.iter().map_err(|error| self.damaged(error))? {
-            let (key, value) = row.map_err(|error| self.damaged(error))?;
-            let stored =
-                decode_stored(value.value()).ok_or_else(|| self.damaged(format!("object {} is unreadable", key.value())))?;
-            objects.insert(Key::from(key.value()), stored);
+            std::fs::rename(&new, &path).map_err(failed)?;
+            // The name itself must survive a power loss.
+            File::open(directory).and_then(|folder| folder.sync_all()).map_err(failed)?;
         }
-        Ok(objects)
-    }
-
-    fn read_log(&self) -> Result<Vec<LogRow>, StoreError> {
-        let read = self.database.begin_read().map_err(|error| self.damaged(error))?;
-        let table = match read.open_table(LOG) {
-            Ok(table) => table,
-            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(self.damaged(error)),
-        };
-        let mut rows = Vec::new();
-        for row in table.iter().map_err(|error| self.damaged(error))? {
-            let (revision, value) = row.map_err(|error| self.damaged(error))?;
-            let revision = revision.value();
-            rows.push(
-                decode_row(revision, value.value()).ok_or_else(|| self.damaged(format!("change {revision} is unreadable")))?,
-            );
-        }
-        Ok(rows)
-    }
-
-    fn read_meta(&self, name: &str) -> Result<Option<u64>, StoreError> {
-        let read = self.database.begin_read().map_err(|error| self.damaged(error))?;
-        match read.open_table(META) {
-            Ok(table) => Ok(table.get(name).map_err(|error| self.damaged(error))?.map(|value| value.value())),
-            Err(TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(self.damaged(error)),
-        }
+        let database = database(&path)?;
+        Ok(FileStore { path, database, trimmed: contents.trimmed(), contents: Some(contents), _lock: lock })
     }
 
     fn write(&mut self, changes: &[Arc<Change>], floor: u64) -> Result<(), redb::Error> {
@@ -132,23 +94,30 @@ impl FileStore {
     }
 }
 
+/// Takes the lock of a data directory.
+fn lock(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join("lock");
+    let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
+    let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Locked(directory.display().to_string())),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Opens a file that is good, or a new one.
+fn database(path: &Path) -> Result<Database, StoreError> {
+    Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => StoreError::Locked(path.display().to_string()),
+        other => StoreError::Failed(format!("{}: {other}", path.display())),
+    })
+}
+
 impl Store for FileStore {
     fn load(&mut self, limits: WindowLimits) -> Result<State, StoreError> {
-        let format = self.read_meta("format")?.unwrap_or(FORMAT);
-        if format != FORMAT {
-            return Err(StoreError::Newer { path: self.path.display().to_string(), found: format, known: FORMAT });
-        }
-        let objects = self.read_objects()?;
-        let revision = self.read_meta("revision")?.unwrap_or(0);
-        if let Some(ahead) = objects.values().map(|stored| stored.revision).max().filter(|latest| *latest > revision) {
-            return Err(self.damaged(format!("an object has revision {ahead}, the store has {revision}")));
-        }
-        let floor = self.read_meta("floor")?.unwrap_or(0);
-        let log = self.read_log()?;
-        self.trimmed = log.first().map_or(floor, |row| row.revision.saturating_sub(1));
-        let window = rebuild(&objects, log.into_iter().filter(|row| row.revision > floor).collect());
-        let floor = window.first().map_or(revision, |change| change.revision - 1).max(floor);
-        Ok(State::restore(revision, objects, floor, window, limits))
+        let contents = self.contents.take().ok_or_else(|| StoreError::Failed("the store was loaded already".to_owned()))?;
+        Ok(contents.into_state(limits))
     }
 
     fn commit(&mut self, changes: &[Arc<Change>], floor: u64) -> Result<(), StoreError> {
@@ -160,67 +129,10 @@ impl Store for FileStore {
     }
 }
 
-/// Revision, then the JSON.
-fn encode_stored(stored: &Stored) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(8 + stored.bytes.len());
-    bytes.extend_from_slice(&stored.revision.to_le_bytes());
-    bytes.extend_from_slice(&stored.bytes);
-    bytes
-}
-
-fn decode_stored(bytes: &[u8]) -> Option<Arc<Stored>> {
-    let (revision, json) = bytes.split_first_chunk::<8>()?;
-    Some(Arc::new(Stored::from_bytes(u64::from_le_bytes(*revision), json)?))
-}
-
-/// Type, time, key, then the object before (if any) and the last state (if it was a deletion), each with its length.
-fn encode_row(change: &Change) -> Vec<u8> {
-    let mut bytes = vec![match change.type_ {
-        ChangeType::Added => b'A',
-        ChangeType::Modified => b'M',
-        ChangeType::Deleted => b'D',
-    }];
-    bytes.extend_from_slice(&change.at.as_micros().to_le_bytes());
-    let mut part = |content: &[u8]| {
-        bytes.extend_from_slice(&u32::try_from(content.len()).expect("objects are bounded to megabytes").to_le_bytes());
-        bytes.extend_from_slice(content);
-    };
-    part(change.key.as_bytes());
-    part(&change.previous.as_ref().map(|previous| encode_stored(previous)).unwrap_or_default());
-    part(&if change.type_ == ChangeType::Deleted { encode_stored(&change.object) } else { Vec::new() });
-    bytes
-}
-
-fn decode_row(revision: u64, bytes: &[u8]) -> Option<LogRow> {
-    let (tag, rest) = bytes.split_first()?;
-    let type_ = match tag {
-        b'A' => ChangeType::Added,
-        b'M' => ChangeType::Modified,
-        b'D' => ChangeType::Deleted,
-        _ => return None,
-    };
-    let (at, mut rest) = rest.split_first_chunk::<8>()?;
-    let mut part = || {
-        let (length, tail) = rest.split_first_chunk::<4>()?;
-        let (content, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        rest = tail;
-        Some(content)
-    };
-    let (key, previous, last) = (part()?, part()?, part()?);
-    let optional = |content: &[u8]| if content.is_empty() { Some(None) } else { decode_stored(content).map(Some) };
-    Some(LogRow {
-        revision,
-        at: Time::from_micros(i64::from_le_bytes(*at)),
-        key: std::str::from_utf8(key).ok()?.into(),
-        type_,
-        previous: optional(previous)?,
-        last: optional(last)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machine::Time;
     use registry::state::{Act, Expect, Write, key};
     use serde_json::json;
 
@@ -282,6 +194,48 @@ mod tests {
     }
 
     #[test]
+    fn damage_anywhere_is_found_or_does_not_matter() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.redb");
+        {
+            let mut store = FileStore::open(directory.path()).unwrap();
+            let mut state = store.load(WindowLimits::default()).unwrap();
+            for number in 0..40 {
+                write(&mut store, &mut state, put(&format!("o{number}"), Expect::Absent, number));
+            }
+        }
+        let describe =
+            |state: &State| format!("{:?} {:?}", state.snapshot(), state.changes_after(0).unwrap().collect::<Vec<_>>());
+        let good = std::fs::read(&path).unwrap();
+        let expected = describe(&FileStore::open(directory.path()).unwrap().load(WindowLimits::default()).unwrap());
+        let mut rng = machine::Rng::new(3);
+        let mut found = 0;
+        for _ in 0..40 {
+            let mut bad = good.clone();
+            let at = usize::try_from(rng.below(good.len() as u64)).unwrap();
+            let end = (at + 64).min(bad.len());
+            bad[at..end].iter_mut().for_each(|byte| *byte ^= 0x55);
+            std::fs::write(&path, &bad).unwrap();
+            match FileStore::open(directory.path()) {
+                Err(_) => {
+                    found += 1;
+                    assert!(std::fs::read(&path).unwrap() == bad, "the file was changed");
+                }
+                Ok(mut store) => assert_eq!(describe(&store.load(WindowLimits::default()).unwrap()), expected, "at {at}"),
+            }
+        }
+        assert!(found > 0, "no damage hit anything");
+    }
+
+    #[test]
+    fn a_crash_at_the_first_start_leaves_nothing_in_the_way() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("store.redb.new"), [0; 5_000]).unwrap();
+        let state = FileStore::open(directory.path()).unwrap().load(WindowLimits::default()).unwrap();
+        assert_eq!(state.revision(), 0);
+    }
+
+    #[test]
     fn a_newer_format_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         {
@@ -290,7 +244,9 @@ mod tests {
             transaction.open_table(META).unwrap().insert("format", FORMAT + 1).unwrap();
             transaction.commit().unwrap();
         }
-        let error = FileStore::open(directory.path()).unwrap().load(WindowLimits::default()).unwrap_err();
+        let bytes = std::fs::read(directory.path().join("store.redb")).unwrap();
+        let error = FileStore::open(directory.path()).err().unwrap();
         assert!(matches!(error, StoreError::Newer { .. }), "{error}");
+        assert!(std::fs::read(directory.path().join("store.redb")).unwrap() == bytes, "the file was changed");
     }
 }
