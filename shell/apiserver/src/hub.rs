@@ -21,6 +21,10 @@ const BATCH_WRITES: usize = 256;
 const WATCH_EVENTS_MAX: usize = 1_000;
 /// The most bytes that wait for a slow watcher.
 const WATCH_BYTES_MAX: usize = 4 << 20;
+/// The most events that wait for the server's own controllers: the window of changes holds as many anyway.
+const OWN_EVENTS_MAX: usize = 10_000;
+/// What all keys begin with.
+const EVERYTHING: &str = "/";
 /// The most writes that wait for the writer; past that handlers wait in line themselves.
 const QUEUE_WRITES: usize = 4 * BATCH_WRITES;
 
@@ -61,6 +65,8 @@ struct Pending {
 
 struct Watcher {
     prefix: String,
+    /// The server's own; if it ever falls behind it starts over by itself.
+    internal: bool,
     matcher: Matcher,
     sender: mpsc::Sender<Arc<Change>>,
     queued: Arc<AtomicUsize>,
@@ -87,6 +93,11 @@ impl Receiver {
         let change = self.inner.recv().await?;
         self.queued.fetch_sub(change.object.bytes.len(), Ordering::Relaxed);
         Some(change)
+    }
+
+    /// Returns whether everything that was sent has been received, and more can come.
+    pub(crate) fn is_level(&self) -> bool {
+        self.inner.is_empty() && !self.inner.is_closed()
     }
 }
 
@@ -189,7 +200,8 @@ impl Hub {
         since: Option<u64>,
         matcher: Matcher,
     ) -> Option<Subscription> {
-        let (sender, receiver) = mpsc::channel(WATCH_EVENTS_MAX);
+        let internal = resource_prefix == EVERYTHING;
+        let (sender, receiver) = mpsc::channel(if internal { OWN_EVENTS_MAX } else { WATCH_EVENTS_MAX });
         let queued = Arc::new(AtomicUsize::new(0));
         let mut shared = self.shared();
         let backlog = match since {
@@ -200,14 +212,14 @@ impl Hub {
             }
         };
         let snapshot = shared.state.snapshot();
-        let watcher = Watcher { prefix: prefix.to_owned(), matcher, sender, queued: Arc::clone(&queued) };
+        let watcher = Watcher { prefix: prefix.to_owned(), internal, matcher, sender, queued: Arc::clone(&queued) };
         shared.watchers.entry(resource_prefix.to_owned()).or_default().push(watcher);
         Some(Subscription { snapshot, backlog, receiver: Receiver { inner: receiver, queued } })
     }
 
     /// Registers a watcher of everything, for the server's own controllers.
     pub(crate) fn subscribe_all(&self) -> Subscription {
-        self.subscribe("/", "/", None, Arc::new(|_| true)).expect("nothing of the past was asked for")
+        self.subscribe(EVERYTHING, EVERYTHING, None, Arc::new(|_| true)).expect("nothing of the past was asked for")
     }
 
     /// Ends every watch stream, so that clients resume elsewhere or later.
@@ -257,7 +269,7 @@ impl Shared {
     fn deliver(&mut self, change: &Arc<Change>, metrics: &Metrics) {
         // `/<group>/<resource>/`: up to the third slash.
         let resource = change.key.match_indices('/').nth(2).map_or(change.key.as_ref(), |(at, _)| &change.key[..=at]);
-        for prefix in [resource, "/"] {
+        for prefix in [resource, EVERYTHING] {
             let Some(watchers) = self.watchers.get_mut(prefix) else { continue };
             watchers.retain(|watcher| watcher.offer(change, metrics));
         }
@@ -276,8 +288,13 @@ impl Watcher {
             return true;
         }
         let size = change.object.bytes.len();
-        if self.queued.load(Ordering::Relaxed) + size > WATCH_BYTES_MAX || self.sender.try_send(Arc::clone(change)).is_err() {
-            metrics.watch_overflow();
+        let queued = self.queued.load(Ordering::Relaxed);
+        // One event always has room, however large: else its watchers would start over for ever.
+        let full = !self.internal && queued > 0 && queued + size > WATCH_BYTES_MAX;
+        if full || self.sender.try_send(Arc::clone(change)).is_err() {
+            if !self.internal {
+                metrics.watch_overflow();
+            }
             return false;
         }
         self.queued.fetch_add(size, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{PeerIdentity, certificate_identity};
 use crate::pki::Credentials;
+use crate::reply;
 use crate::server::Server;
 
 /// A client that does not finish its TLS handshake in this time is let go.
@@ -94,6 +95,11 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     }
 }
 
+fn header_bytes<B>(request: &Request<B>) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    target + request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
+}
+
 async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream, peer: SocketAddr, stop: CancellationToken) {
     // Small answers must not wait for more to come.
     let _ = stream.set_nodelay(true);
@@ -109,7 +115,14 @@ async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream, pe
         if let Some(identity) = &identity {
             request.extensions_mut().insert(identity.clone());
         }
-        async move { Ok::<_, Infallible>(server.handle(request).await) }
+        async move {
+            // HTTP/2 counts them itself.
+            if header_bytes(&request) > HEADERS_MAX as usize {
+                let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                return Ok::<_, Infallible>(reply::text(code, format!("headers are limited to {HEADERS_MAX} bytes\n")));
+            }
+            Ok(server.handle(request).await)
+        }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(512 << 10);

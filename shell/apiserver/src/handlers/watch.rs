@@ -169,7 +169,9 @@ impl Stream {
                 change = self.receiver.recv() => self.pending.push_back(Pending::Change(change?)),
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = tokio::time::sleep_until(self.bookmark_at), if self.bookmarks && self.bookmark_at < self.end => {
-                    return Some(self.bookmark());
+                    if let Some(bookmark) = self.bookmark() {
+                        return Some(bookmark);
+                    }
                 }
             }
         }
@@ -193,10 +195,15 @@ impl Stream {
     }
 
     /// A bookmark carries the revision of the store: everything up to it was delivered, or did not concern this watcher.
-    fn bookmark(&mut self) -> Bytes {
+    /// `None`: something has come meanwhile, which goes first.
+    fn bookmark(&mut self) -> Option<Bytes> {
         let hub = &self.slot.server.0.hub;
-        // What is in our queue is not delivered yet; the queue is empty here, but the store may be ahead of the delivery.
+        // A revision becomes visible together with its place in our queue. So the revision is read first, and if the queue
+        // is empty after that, all of it was delivered. A client that resumes from the bookmark misses nothing.
         let revision = self.last.max(hub.snapshot().revision);
+        if !self.receiver.is_level() {
+            return None;
+        }
         let regular = Instant::now() + BOOKMARK_EVERY;
         let last_chance = self.end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(self.end);
         self.bookmark_at = if regular < last_chance {
@@ -206,7 +213,7 @@ impl Stream {
         } else {
             self.end
         };
-        self.renderer.bookmark(revision, false)
+        Some(self.renderer.bookmark(revision, false))
     }
 }
 
