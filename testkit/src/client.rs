@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio_rustls::client::TlsStream;
 
 /// Which HTTP a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,11 @@ fn read_kubeconfig(path: &Path) -> Result<Credentials, String> {
     })
 }
 
+/// Returns a connection over which HTTP/1.1 can be spoken by hand, as the user of a kubeconfig.
+pub async fn tls_stream(kubeconfig: &Path) -> Result<TlsStream<TcpStream>, String> {
+    Client::new(kubeconfig, Protocol::Http1)?.dial().await
+}
+
 impl Client {
     /// Returns a client as the user of a kubeconfig.
     pub fn new(kubeconfig: &Path, protocol: Protocol) -> Result<Client, String> {
@@ -127,12 +133,16 @@ impl Client {
         Ok(Client { address, tls: Arc::new(tls), protocol, connection: Mutex::new(None) })
     }
 
-    async fn connect(&self) -> Result<Connection, String> {
+    async fn dial(&self) -> Result<TlsStream<TcpStream>, String> {
         let stream = TcpStream::connect(&self.address).await.map_err(|error| format!("{}: {error}", self.address))?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let name = ServerName::try_from("localhost").map_err(|error| error.to_string())?;
         let connector = tokio_rustls::TlsConnector::from(Arc::clone(&self.tls));
-        let stream = TokioIo::new(connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?);
+        connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))
+    }
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let stream = TokioIo::new(self.dial().await?);
         match self.protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await.map_err(|error| error.to_string())?;

@@ -170,7 +170,10 @@ fn wait_ends_when_the_object_is_gone() {
     kubectl.pending_pod("web", "n1");
     let mut waiting = kubectl.follow("wait pod/web --for=delete --timeout=30s");
     // It waits once the server has its watch.
-    while !kubectl.metrics().contains("lifesign_watchers{resource=\"pods\"} 1") {}
+    let deadline = std::time::Instant::now() + crate::PATIENCE;
+    while !kubectl.metrics().contains("lifesign_watchers{resource=\"pods\"} 1") {
+        assert!(std::time::Instant::now() < deadline, "kubectl never watched");
+    }
     kubectl.run("delete pod web --grace-period=0 --force");
     assert_eq!(waiting.next(), "pod/web condition met");
 }

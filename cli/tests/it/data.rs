@@ -1,0 +1,112 @@
+//! The data directory: one process at a time, never overwritten when it is damaged or of a later version.
+
+use std::path::Path;
+use std::process::Output;
+
+use redb::{Database, TableDefinition};
+use serde_json::{Value, json};
+use testkit::client::{Client, Protocol};
+use testkit::plane::Plane;
+
+use crate::LIFESIGN;
+
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Returns a plane that has stored something and was stopped.
+async fn used() -> Plane {
+    let mut plane = Plane::started(LIFESIGN);
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http1).unwrap();
+    for number in 0..20 {
+        let object = json!({"metadata": {"name": format!("c{number}")}, "data": {"text": "sunflower".repeat(100)}});
+        assert_eq!(client.call("POST", CONFIGMAPS, &object).await.unwrap().code, 201);
+    }
+    drop(client);
+    assert!(plane.stop().success());
+    plane
+}
+
+/// Starts the server, which must refuse; returns what it says.
+fn refusal(plane: &Plane) -> String {
+    let Output { status, stdout, stderr } = plane.server_command().output().unwrap();
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(2), "{stderr}");
+    assert!(stdout.is_empty(), "it never says that it is ready");
+    stderr
+}
+
+/// The server must refuse these bytes, say which file is the matter and how, and leave them as they are.
+fn assert_refused(plane: &Plane, bytes: &[u8], how: &str) {
+    let path = plane.data_dir().join("store.redb");
+    std::fs::write(&path, bytes).unwrap();
+    let said = refusal(plane);
+    assert!(said.contains(how) && said.contains(&path.display().to_string()), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    assert!(std::fs::read(&path).unwrap() == bytes, "the file was changed");
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused() {
+    let plane = Plane::started(LIFESIGN);
+    let said = refusal(&plane);
+    assert!(said.contains("in use by another process") && said.contains(&plane.data_dir().display().to_string()), "{said}");
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
+    assert_eq!(client.call("GET", "/readyz", &Value::Null).await.unwrap().code, 200, "the first one goes on");
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_refused_and_left_alone() {
+    let plane = used().await;
+    let good = std::fs::read(plane.data_dir().join("store.redb")).unwrap();
+    assert_refused(&plane, b"this is a letter, not a database", "damaged");
+    assert_refused(&plane, &good[..good.len() / 3], "damaged");
+    // A value that was changed on disk is still JSON; only its checksum tells.
+    let mut changed = good.clone();
+    for at in 0..changed.len() - 9 {
+        if changed[at..].starts_with(b"sunflower") {
+            changed[at] = b'S';
+        }
+    }
+    assert_refused(&plane, &changed, "damaged");
+    std::fs::write(plane.data_dir().join("store.redb"), &good).unwrap();
+    let mut plane = plane;
+    plane.start().unwrap();
+}
+
+#[tokio::test]
+async fn a_store_of_a_later_version_is_refused_and_left_alone() {
+    let plane = used().await;
+    let path = plane.data_dir().join("store.redb");
+    set_format(&path, 1_000);
+    let later = std::fs::read(&path).unwrap();
+    assert_refused(&plane, &later, "format 1000");
+}
+
+fn set_format(path: &Path, format: u64) {
+    let database = Database::open(path).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", format).unwrap();
+    write.commit().unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let plane = Plane::new(LIFESIGN);
+    std::fs::write(plane.data_dir(), "a file where the folder should be").unwrap();
+    let said = refusal(&plane);
+    assert!(said.contains(&plane.data_dir().display().to_string()) && said.contains("--data-dir"), "{said}");
+}
+
+#[test]
+fn credentials_of_a_plane_that_never_ran_are_refused() {
+    let plane = Plane::new(LIFESIGN);
+    let output = plane.command("kubeconfig").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no plane was ever started"));
+}
+
+#[test]
+fn an_unknown_gate_is_refused() {
+    let mut plane = Plane::new(LIFESIGN);
+    plane.set_arguments(["--feature-gates", "NoSuchGate=true"]);
+    assert!(refusal(&plane).contains("NoSuchGate"));
+}

@@ -1,0 +1,9 @@
+//! The server as clients see it: kube-rs in process and over TLS, restarts, and the bounds of watches.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod clients;
+mod controller;
+mod plane;
+mod restarts;
+mod watches;

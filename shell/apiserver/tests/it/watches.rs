@@ -1,0 +1,66 @@
+//! The bounds of watches, exactly: in process nothing but the server's own queue keeps events.
+
+use apiserver::Server;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use registry::authz::Identity;
+use serde_json::{Value, json};
+use tower::Service;
+
+use crate::plane::in_process;
+
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn send(server: &Server, request: Request<Full<Bytes>>) -> apiserver::Reply {
+    match server.service(Identity::internal("test")).call(request).await {
+        Ok(reply) => reply,
+        Err(never) => match never {},
+    }
+}
+
+async fn create(server: &Server, object: &Value) {
+    let request = Request::post(CONFIGMAPS).header("content-type", "application/json");
+    let reply = send(server, request.body(object.to_string().into()).unwrap()).await;
+    assert_eq!(reply.status(), 201);
+}
+
+async fn watch(server: &Server) -> apiserver::Body {
+    let request = Request::get(format!("{CONFIGMAPS}?watch=1&resourceVersion=1")).body(Full::default()).unwrap();
+    send(server, request).await.into_body()
+}
+
+/// Reads a watch to its end and returns the names of what it showed.
+async fn read_to_end(body: apiserver::Body) -> Vec<String> {
+    let bytes = body.collect().await.unwrap().to_bytes();
+    let event = |line: &[u8]| serde_json::from_slice::<Value>(line).unwrap();
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(event);
+    lines.map(|event| event["object"]["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_keeps_a_thousand_events_and_no_more() {
+    let (server, _) = in_process().await;
+    let (slow, gone) = (watch(&server).await, watch(&server).await);
+    drop(gone);
+    for number in 0..1_100 {
+        create(&server, &json!({"metadata": {"name": format!("c{number:04}")}})).await;
+    }
+    let names = read_to_end(slow).await;
+    assert_eq!(names.len(), 1_000);
+    assert_eq!((names[0].as_str(), names[999].as_str()), ("c0000", "c0999"), "the oldest, in order: the client resumes there");
+    let metrics = send(&server, Request::get("/metrics").body(Full::default()).unwrap()).await;
+    let text = String::from_utf8(metrics.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    assert!(text.contains("lifesign_watch_overflows_total 1\n"), "a client that left is no overflow:\n{text}");
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_keeps_four_mebibytes_and_no_more() {
+    let (server, _) = in_process().await;
+    let slow = watch(&server).await;
+    for number in 0..8 {
+        let data = json!({"a": "x".repeat(900 << 10)});
+        create(&server, &json!({"metadata": {"name": format!("c{number}")}, "data": data})).await;
+    }
+    assert_eq!(read_to_end(slow).await, ["c0", "c1", "c2", "c3"]);
+}
