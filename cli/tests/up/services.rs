@@ -1,0 +1,135 @@
+//! Services: EndpointSlices that know terminating endpoints, and a proxy that loses no request.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{Up, server};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 8080, "targetPort": 8080}]},
+    })
+}
+
+impl Up {
+    fn create_service(&self, name: &str) -> SocketAddr {
+        let (code, answer) = self.call("POST", "/api/v1/namespaces/default/services", &service(name));
+        assert_eq!(code, 201, "{answer}");
+        let address = answer["spec"]["clusterIP"].as_str().expect("a cluster IP");
+        format!("{address}:8080").parse().expect("an address")
+    }
+
+    /// Waits until the slices of a service satisfy a condition; its one slice has few endpoints here.
+    fn wait_for_slice(&self, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) {
+        let path = format!("{SLICES}?watch=true&labelSelector=kubernetes.io/service-name%3D{service}");
+        let mut last = Value::Null;
+        let found = self.runtime.block_on(tokio::time::timeout(
+            crate::PATIENCE,
+            self.follow(&path, |_, slice| {
+                last = slice.clone();
+                good(slice["endpoints"].as_array().map_or(&[], Vec::as_slice))
+            }),
+        ));
+        assert!(matches!(found, Ok(Some(_))), "the slice is never {what}: {last:#}\nlog:\n{}", self.plane.log());
+    }
+}
+
+fn conditions(endpoint: &Value) -> (bool, bool, bool) {
+    let is = |name: &str| endpoint["conditions"][name] == true;
+    (is("ready"), is("serving"), is("terminating"))
+}
+
+#[test]
+fn a_deleted_pod_is_a_terminating_endpoint_until_it_is_gone() {
+    let up = Up::start();
+    up.create_service("web");
+    up.create_pod(&server("web", &["--drain", "1s"]));
+    up.wait_for_slice("web", "ready", |all| all.len() == 1 && conditions(&all[0]) == (true, true, false));
+    up.call("DELETE", &format!("{PODS}/web"), &Value::Null);
+    up.wait_for_slice("web", "terminating", |all| all.len() == 1 && conditions(&all[0]) == (false, true, true));
+    up.wait_for_slice("web", "empty", <[Value]>::is_empty);
+}
+
+/// Sends one request and returns whether it was answered with 200.
+fn request(address: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.contains(" 200 "))
+    };
+    ask().unwrap_or(false)
+}
+
+/// Keeps requests coming while every pod is replaced, one at a time; returns how many there were and how many failed.
+fn roll(arguments: &[&str]) -> (usize, usize) {
+    const GENERATIONS: usize = 2;
+    const REPLICAS: usize = 3;
+    let up = Up::start();
+    let address = up.create_service("web");
+    let pod = |name: &str| {
+        let mut pod = server(name, arguments);
+        pod["metadata"]["labels"] = json!({"app": "web"});
+        pod
+    };
+    for replica in 0..REPLICAS {
+        up.create_pod(&pod(&format!("web-0-{replica}")));
+        up.wait_ready(&format!("web-0-{replica}"));
+    }
+    up.wait_for_slice("web", "complete", |all| all.iter().filter(|endpoint| conditions(endpoint).0).count() == REPLICAS);
+    let (stop, sent, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (stop, sent, failed) = (Arc::clone(&stop), Arc::clone(&sent), Arc::clone(&failed));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    if !request(address) {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // 200 requests per second over four clients.
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            })
+        })
+        .collect();
+    for generation in 1..=GENERATIONS {
+        for replica in 0..REPLICAS {
+            let (new, old) = (format!("web-{generation}-{replica}"), format!("web-{}-{replica}", generation - 1));
+            up.create_pod(&pod(&new));
+            up.wait_ready(&new);
+            up.call("DELETE", &format!("{PODS}/{old}"), &Value::Null);
+            up.wait_gone(PODS, &old);
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("a client");
+    }
+    (sent.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+}
+
+#[test]
+fn no_request_is_lost_while_draining_servers_are_replaced() {
+    let (sent, failed) = roll(&["--drain", "300ms"]);
+    assert!(sent > 50, "{sent}");
+    assert_eq!(failed, 0, "of {sent}");
+}
+
+#[test]
+fn no_request_is_lost_while_servers_that_exit_at_once_are_replaced() {
+    let (sent, failed) = roll(&[]);
+    assert!(sent > 50, "{sent}");
+    assert_eq!(failed, 0, "of {sent}");
+}
