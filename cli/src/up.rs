@@ -151,6 +151,7 @@ impl UpArgs {
             host: self.node.name()?,
             endpointslices: Some(slices),
             scheduler: true,
+            node_lifecycle: Some(nodes::monitor::Config::default()),
             markers: true,
             metrics: controllers::Metrics::register(&mut Registry::default()),
             on_ready: None,

@@ -6,8 +6,8 @@
 pub mod addresses;
 mod config;
 pub mod container;
-mod endpoint;
 pub mod drain;
+mod endpoint;
 pub mod environment;
 pub mod exec;
 pub mod executors;

@@ -7,6 +7,7 @@
 mod context;
 pub mod endpointslices;
 pub mod markers;
+pub mod node_lifecycle;
 mod requests;
 pub mod scheduler;
 
@@ -33,6 +34,8 @@ pub struct ControllersConfig {
     pub endpointslices: Option<endpoints::Config>,
     /// Whether pods are assigned to nodes; not on a cluster, which has a scheduler.
     pub scheduler: bool,
+    /// How nodes are judged; `None`: the node lifecycle controller does not run (a cluster has its own).
+    pub node_lifecycle: Option<nodes::monitor::Config>,
     /// Whether PodProbeMarkers are turned into NodePodProbes and marks; not beside a kruise-manager that does the same.
     pub markers: bool,
     /// Where measurements go; see [`Metrics::register`].
@@ -65,13 +68,17 @@ pub enum Error {
 
 /// Runs all controllers until told to stop.
 pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(), Error> {
-    let ControllersConfig { client, clock, host, endpointslices, scheduler, markers, metrics, on_ready } = config;
+    let ControllersConfig { client, clock, host, endpointslices, scheduler, node_lifecycle, markers, metrics, on_ready } =
+        config;
     let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: JoinSet::new(), synced: Vec::new() };
     if let Some(config) = endpointslices {
         team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
     }
     if scheduler {
         team.start("default-scheduler", scheduler::run);
+    }
+    if let Some(config) = node_lifecycle {
+        team.start("node-controller", |context| node_lifecycle::run(context, config));
     }
     if markers {
         team.start("pod-probe-marker-controller", markers::run);

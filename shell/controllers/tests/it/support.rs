@@ -85,6 +85,7 @@ impl Plane {
             host: "here".to_owned(),
             endpointslices: Some(endpoints::Config::new(gates, 100, 5, Duration::ZERO).unwrap()),
             scheduler: true,
+            node_lifecycle: None,
             markers: false,
             metrics: Metrics::register(&mut registry),
             on_ready: Some(on_ready),
