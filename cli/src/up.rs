@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::addresses::{Cidr, Claim, SERVICE_RANGE};
 use agent::container::ShimProgram;
+use agent::drain::Drains;
 use agent::{AgentConfig, AgentTls, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
@@ -12,7 +13,7 @@ use controllers::ControllersConfig;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::Clock;
+use runtime::{Clock, EventWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::{ServerArgs, builtin_definitions, say_ready};
@@ -123,6 +124,7 @@ impl UpArgs {
 
         let parts_stop = CancellationToken::new();
         let controllers = tokio::spawn(controllers::run(self.controllers(&server, &clock)?, parts_stop.clone()));
+        let proxy = tokio::spawn(self.proxy(&server, &clock, parts_stop.clone())?);
         let agent = self.start_agent(&server, &clock, &data_dir, stop.clone()).await?;
         say_ready(&url);
 
@@ -136,6 +138,7 @@ impl UpArgs {
         };
         parts_stop.cancel();
         let _ = tokio::time::timeout(STOP_TIMEOUT, controllers).await;
+        let _ = tokio::time::timeout(STOP_TIMEOUT, proxy).await;
         let _ = tokio::time::timeout(STOP_TIMEOUT, watching).await;
         serve_stop.cancel();
         outcome
@@ -156,6 +159,18 @@ impl UpArgs {
             metrics: controllers::Metrics::register(&mut Registry::default()),
             on_ready: None,
         })
+    }
+
+    /// Returns the service proxy of the node.
+    fn proxy(
+        &self,
+        server: &Server,
+        clock: &Clock,
+        stop: CancellationToken,
+    ) -> Result<impl Future<Output = ()> + use<>, Failure> {
+        let (client, node) = (client(server, "lifesign-proxy"), self.node.name()?);
+        let events = EventWriter::start(client.clone(), clock.clone(), "service-proxy", &node);
+        Ok(agent::proxy::run(client, node, events, Drains::default(), stop))
     }
 
     async fn start_agent(
