@@ -73,15 +73,12 @@ impl Up {
     fn wait_for(&self, collection: &str, name: &str, what: &str, good: impl Fn(&Value) -> bool) -> Value {
         let path = format!("{collection}?watch=true&fieldSelector=metadata.name%3D{name}");
         let mut last = Value::Null;
-        let found = self.runtime.block_on(tokio::time::timeout(
-            PATIENCE,
-            self.follow(&path, |type_, object| {
-                last = object.clone();
-                type_ != "DELETED" && good(object)
-            }),
-        ));
+        let found = self.patiently(self.follow(&path, |type_, object| {
+            last = object.clone();
+            type_ != "DELETED" && good(object)
+        }));
         match found {
-            Ok(Some(object)) => object,
+            Some(object) => object,
             _ => panic!("{name} is never {what}; last seen: {last:#}\nlog:\n{}", self.plane.log()),
         }
     }
@@ -97,8 +94,13 @@ impl Up {
         if code == 404 {
             return;
         }
-        let gone = self.runtime.block_on(tokio::time::timeout(PATIENCE, self.follow(&path, |type_, _| type_ == "DELETED")));
-        assert!(matches!(gone, Ok(Some(_))), "{name} never goes; log:\n{}", self.plane.log());
+        let gone = self.patiently(self.follow(&path, |type_, _| type_ == "DELETED"));
+        assert!(gone.is_some(), "{name} never goes; log:\n{}", self.plane.log());
+    }
+
+    /// Waits for something, but not for ever.
+    fn patiently(&self, work: impl Future<Output = Option<Value>>) -> Option<Value> {
+        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.ok().flatten() })
     }
 
     /// Reads the events of a watch until one satisfies a condition.

@@ -97,8 +97,7 @@ impl Up {
     fn wait_for_event(&self, pod: &str, reason: &str) -> Value {
         let path =
             format!("/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3D{pod},reason%3D{reason}");
-        let event =
-            self.runtime.block_on(tokio::time::timeout(crate::PATIENCE, self.follow(&path, |type_, _| type_ == "ADDED")));
-        event.ok().flatten().unwrap_or_else(|| panic!("no event {reason} about {pod}; log:\n{}", self.plane.log()))
+        let event = self.patiently(self.follow(&path, |type_, _| type_ == "ADDED"));
+        event.unwrap_or_else(|| panic!("no event {reason} about {pod}; log:\n{}", self.plane.log()))
     }
 }

@@ -32,14 +32,11 @@ impl Up {
     fn wait_for_slice(&self, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) {
         let path = format!("{SLICES}?watch=true&labelSelector=kubernetes.io/service-name%3D{service}");
         let mut last = Value::Null;
-        let found = self.runtime.block_on(tokio::time::timeout(
-            crate::PATIENCE,
-            self.follow(&path, |_, slice| {
-                last = slice.clone();
-                good(slice["endpoints"].as_array().map_or(&[], Vec::as_slice))
-            }),
-        ));
-        assert!(matches!(found, Ok(Some(_))), "the slice is never {what}: {last:#}\nlog:\n{}", self.plane.log());
+        let found = self.patiently(self.follow(&path, |_, slice| {
+            last = slice.clone();
+            good(slice["endpoints"].as_array().map_or(&[], Vec::as_slice))
+        }));
+        assert!(found.is_some(), "the slice is never {what}: {last:#}\nlog:\n{}", self.plane.log());
     }
 }
 
