@@ -124,8 +124,9 @@ impl UpArgs {
 
         let parts_stop = CancellationToken::new();
         let controllers = tokio::spawn(controllers::run(self.controllers(&server, &clock)?, parts_stop.clone()));
-        let proxy = tokio::spawn(self.proxy(&server, &clock, parts_stop.clone())?);
-        let agent = self.start_agent(&server, &clock, &data_dir, stop.clone()).await?;
+        let drains = Drains::default();
+        let proxy = tokio::spawn(self.proxy(&server, &clock, drains.clone(), parts_stop.clone())?);
+        let agent = self.start_agent(&server, &clock, &data_dir, drains, stop.clone()).await?;
         say_ready(&url);
 
         let admin = client(&server, "lifesign-up");
@@ -166,11 +167,12 @@ impl UpArgs {
         &self,
         server: &Server,
         clock: &Clock,
+        drains: Drains,
         stop: CancellationToken,
     ) -> Result<impl Future<Output = ()> + use<>, Failure> {
         let (client, node) = (client(server, "lifesign-proxy"), self.node.name()?);
         let events = EventWriter::start(client.clone(), clock.clone(), "service-proxy", &node);
-        Ok(agent::proxy::run(client, node, events, Drains::default(), stop))
+        Ok(agent::proxy::run(client, node, events, drains, stop))
     }
 
     async fn start_agent(
@@ -178,12 +180,14 @@ impl UpArgs {
         server: &Server,
         clock: &Clock,
         data_dir: &Path,
+        drains: Drains,
         stop: CancellationToken,
     ) -> Result<tokio::task::JoinHandle<Result<(), Failure>>, Failure> {
         let authority = Authority::open(data_dir).map_err(Failure::usage)?;
         let mut config =
             self.node.config(client(server, "lifesign-agent"), clock.clone(), data_dir, &self.server.feature_gates)?;
         config.on_stop = OnStop::Drain;
+        config.drains = Some(drains);
         // Its endpoint can be asked like the API itself: same authority, same credentials.
         let own = authority.server(&["localhost".to_owned()], &[self.node.agent_listen.ip()]).map_err(Failure::bug)?;
         config.tls = AgentTls { client_ca: authority.certificate().to_owned(), certificate: Some((own.certificate, own.key)) };

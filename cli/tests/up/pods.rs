@@ -26,8 +26,8 @@ fn a_late_server_becomes_ready_and_is_probed_once_per_second_then() {
 fn debug_probes(up: &Up) -> Value {
     let nodes = up.get("/api/v1/nodes");
     let port = nodes["items"][0]["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().expect("an agent endpoint");
-    let client = testkit::client::Client::of_agent(&up.plane.kubeconfig(), &format!("127.0.0.1:{port}")).unwrap();
-    up.runtime.block_on(client.call("GET", "/debug/probes", &Value::Null)).unwrap().json()
+    let client = testkit::client::Client::of_agent(&up.plane.kubeconfig(), &format!("127.0.0.1:{port}")).expect("a client");
+    up.runtime.block_on(client.call("GET", "/debug/probes", &Value::Null)).expect("an answer").json()
 }
 
 #[test]

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::addresses::{Cidr, ClaimError};
 use crate::container::ShimProgram;
+use crate::drain::Drains;
 
 /// From heartbeat to heartbeat; kubelet `nodeStatusUpdateFrequency`.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -48,6 +49,8 @@ pub struct AgentConfig {
     pub back_off: BackOffSteps,
     /// How long the stop signal of a deleted pod waits for the slices; `None`: no drain handshake.
     pub drain_wait: Option<Duration>,
+    /// What the proxy of this node has acted on: a stop signal waits for that as well, and for its open connections.
+    pub drains: Option<Drains>,
     /// The program that becomes a shim.
     pub shim: ShimProgram,
     /// `lifesign` itself; its directory comes first in the PATH of containers.
@@ -113,6 +116,7 @@ impl AgentConfig {
             node: NodePolicy::default(),
             back_off: BackOffSteps::default(),
             drain_wait: Some(DRAIN_WAIT),
+            drains: None,
             program: std::env::current_exe().unwrap_or_default(),
             shim,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::addresses::Pool;
 use crate::config::OnStop;
+use crate::drain::Drains;
 use crate::metrics::Metrics;
 pub(crate) use adopt::{Adopted, adopt_all};
 use attempts::Attempts;
@@ -57,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) adopted: HashMap<String, Adopted>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventWriter,
+    pub(crate) drains: Option<Drains>,
     pub(crate) on_stop: OnStop,
     pub(crate) network_probes: usize,
     pub(crate) exec_probes: usize,
@@ -86,6 +88,7 @@ pub(crate) struct Supervisor {
     writes: Writes,
     slices: Slices,
     services: HashMap<String, Service>,
+    drains: Option<Drains>,
     on_stop: OnStop,
     stopping: bool,
     effects: Vec<Effect>,
@@ -113,6 +116,7 @@ impl Supervisor {
             timers: BTreeSet::new(),
             writes: Writes::new(WRITES),
             services: HashMap::new(),
+            drains: parts.drains,
             on_stop: parts.on_stop,
             stopping: false,
             effects: Vec::new(),
@@ -284,7 +288,13 @@ impl Supervisor {
         let deleting = local.machine.pod().metadata.deleting();
         if deleting && !local.drained && self.slices.drained(local.machine.uid()) {
             local.drained = true;
-            self.step(key, Some(Input::Drained));
+            let Some(drains) = self.drains.clone() else { return self.step(key, Some(Input::Drained)) };
+            // The slices say so; the proxy may be a moment behind, and connections it has made may be in use.
+            let (surround, pod) = (Arc::clone(&self.surround), local.machine.pod().clone());
+            self.surround.spawn(async move {
+                drains.drained(&pod).await;
+                surround.fact(key, Input::Drained).await;
+            });
         }
     }
 
