@@ -118,9 +118,10 @@ impl Supervisor {
         }
         let running = local.units.get(container)?.running.clone()?;
         let (spec, stored) = spec_of(local, container, probe)?;
-        let ip = local.address.map(|address| address.to_string());
+        let ip = local.ip(&self.surround);
         let host_network = local.machine.pod().spec.host_network;
-        let target = Target { pod_ip: ip.as_deref(), ports: &spec.ports, version: VERSION };
+        let pod_ip = Some(ip.as_str()).filter(|ip| !ip.is_empty());
+        let target = Target { pod_ip, ports: &spec.ports, version: VERSION };
         let executor = Executor::new(stored, &target, host_network, &running);
         let own_ip = local.address.map(IpAddr::V4);
         let asked = executor.as_ref().and_then(Executor::address);
@@ -146,8 +147,9 @@ impl Supervisor {
                     continue;
                 };
                 let (container, place, attempt) = (Arc::clone(&work.container), place(work.probe), work.attempt);
-                let task = self.surround.spawn(carry_out(Arc::clone(&self.surround), work, now));
-                let under = Under { attempt, kind, stage: Stage::Running(task) };
+                // Not one of the agent's tasks: there are many, each is short, and each can be given up.
+                let task = tokio::spawn(carry_out(Arc::clone(&self.surround), work, now));
+                let under = Under { attempt, kind, stage: Stage::Running(task.abort_handle()) };
                 local.unit(&container).workers[place].under = Some(under);
             }
         }

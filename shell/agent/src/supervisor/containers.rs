@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::Service;
@@ -30,6 +30,8 @@ use crate::volumes::{self, VolumeError};
 const KEPT: usize = 2;
 /// Reading a ConfigMap or Secret may take this long.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Reading one again: what was read before is as good when the API does not answer.
+const READ_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A container whose spec, or what it refers to, is not right; kubelet.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// A container that the node could not start; kubelet.
@@ -90,11 +92,30 @@ impl Surround {
     }
 
     /// Reads the ConfigMaps and Secrets that a pod refers to; one that is not there is left out.
-    async fn references(&self, pod: &Value) -> Result<References, kube::Error> {
+    ///
+    /// A container that is started again does not wait for the API: what was read before is kept for that.
+    async fn references(&self, pod: &Value, known: &Known) -> Result<Arc<References>, kube::Error> {
+        let before = known.lock().expect("nothing panics while it is held").clone();
+        let timeout = if before.is_some() { READ_AGAIN_TIMEOUT } else { READ_TIMEOUT };
+        match (self.read_references(pod, timeout).await, before) {
+            (Ok(read), _) => {
+                let read = Arc::new(read);
+                *known.lock().expect("nothing panics while it is held") = Some(Arc::clone(&read));
+                Ok(read)
+            }
+            (Err(error), Some(before)) => {
+                tracing::warn!(%error, "the ConfigMaps and Secrets of a pod cannot be read; it gets those of before");
+                Ok(before)
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn read_references(&self, pod: &Value, timeout: Duration) -> Result<References, kube::Error> {
         let needed = Needed::of(pod);
         let namespace = text(pod, &["metadata", "namespace"]);
-        let config_maps = self.read_all(namespace, "configmaps", needed.config_maps).await?;
-        let secrets = self.read_all(namespace, "secrets", needed.secrets).await?;
+        let config_maps = self.read_all(namespace, "configmaps", needed.config_maps, timeout).await?;
+        let secrets = self.read_all(namespace, "secrets", needed.secrets, timeout).await?;
         Ok(References { config_maps, secrets })
     }
 
@@ -103,11 +124,12 @@ impl Surround {
         namespace: &str,
         plural: &str,
         names: impl IntoIterator<Item = String>,
+        timeout: Duration,
     ) -> Result<BTreeMap<String, Value>, kube::Error> {
         let mut found = BTreeMap::new();
         for name in names {
             let path = format!("/api/v1/namespaces/{namespace}/{plural}/{name}");
-            match requests::get(&self.client, &path, READ_TIMEOUT).await {
+            match requests::get(&self.client, &path, timeout).await {
                 Ok(object) => drop(found.insert(name, object)),
                 Err(error) if requests::code(&error) == Some(404) => {}
                 Err(error) => return Err(error),
@@ -117,9 +139,12 @@ impl Surround {
     }
 }
 
+/// What a pod refers to, as it was read last.
+pub(super) type Known = Arc<Mutex<Option<Arc<References>>>>;
+
 /// Makes the directory and the volumes of a pod.
-pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, dir: PodDir, ip: String) {
-    let input = match surround.references(&raw).await {
+pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, dir: PodDir, ip: String, known: Known) {
+    let input = match surround.references(&raw, &known).await {
         Err(error) => Input::PrepareFailed { reason: CREATING.to_owned(), message: unreadable(&error) },
         Ok(references) => {
             let surroundings = surround.surroundings(&dir, &ip);
@@ -156,6 +181,7 @@ pub(super) struct Order {
     pub(super) dir: PodDir,
     pub(super) ip: String,
     pub(super) services: Vec<Service>,
+    pub(super) known: Known,
 }
 
 /// Starts a container, and watches over it until its end.
@@ -167,7 +193,7 @@ pub(super) async fn start(surround: Arc<Surround>, order: Order) {
         reason: reason.to_owned(),
         message,
     };
-    let references = match surround.references(&order.raw).await {
+    let references = match surround.references(&order.raw, &order.known).await {
         Ok(references) => references,
         Err(error) => return surround.fact(*pod, failed(CONFIG_ERROR, unreadable(&error))).await,
     };

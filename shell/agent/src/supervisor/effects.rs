@@ -147,7 +147,8 @@ impl Supervisor {
             self.surround.spawn(async move { surround.fact(key, input).await });
             return;
         }
-        self.surround.spawn(containers::prepare(surround, key, Arc::clone(&local.raw), local.dir.clone(), ip));
+        let (raw, dir, known) = (Arc::clone(&local.raw), local.dir.clone(), Arc::clone(&local.known));
+        self.surround.spawn(containers::prepare(surround, key, raw, dir, ip, known));
     }
 
     fn start(&mut self, key: u64, container: Arc<str>, number: u64, id: Arc<str>) {
@@ -165,6 +166,7 @@ impl Supervisor {
             dir: local.dir.clone(),
             ip: local.ip(&self.surround),
             services: self.services.values().filter(seen).cloned().collect(),
+            known: Arc::clone(&local.known),
         };
         self.surround.spawn(containers::start(Arc::clone(&self.surround), order));
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::attempts::{Prepared, Under};
-use super::containers::{Surround, watch_over};
+use super::containers::{Known, Surround, watch_over};
 use crate::container::Running;
 use crate::layout::PodDir;
 
@@ -35,6 +35,7 @@ pub(super) struct Local {
     pub(super) units: HashMap<Arc<str>, Unit>,
     pub(super) processes: Processes,
     pub(super) hooks: HashMap<(Arc<str>, Hook), AbortHandle>,
+    pub(super) known: Known,
     pub(super) drained: bool,
     /// When an attempt ended whose result is not in the API yet.
     pub(super) changed_at: Option<Time>,
@@ -146,6 +147,7 @@ impl Local {
             units: HashMap::new(),
             processes: Processes::default(),
             hooks: HashMap::new(),
+            known: Known::default(),
             drained: false,
             changed_at: None,
             attempt_at: None,

@@ -223,9 +223,10 @@ async fn an_api_that_is_away_stops_nothing() {
     let command = json!(["test", "-f", flag]);
     probed["readinessProbe"] =
         json!({"exec": {"command": command}, "periodSeconds": 1, "periodMilliseconds": -500, "failureThreshold": 1});
-    let crashing = script("crashing", "while [ ! -f crash ]; do sleep 0.05; done; mv crash crashed; exit 3");
-    let mut crashing = crashing;
+    plane.create("configmaps", json!({"metadata": {"name": "words"}, "data": {"name": "crash"}})).await;
+    let mut crashing = script("crashing", "while [ ! -f $NAME ]; do sleep 0.05; done; mv $NAME done; exit 3");
     crashing["workingDir"] = json!(plane.data_dir());
+    crashing["env"] = json!([{"name": "NAME", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "name"}}}]);
     plane.create_pod("alone", json!({"containers": [probed, crashing]})).await;
     let running = |pod: &Value| ["probed", "crashing"].iter().all(|name| status(pod, name)["started"] == true);
     let pod = plane.until("alone", "running", running).await;
