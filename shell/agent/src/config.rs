@@ -49,7 +49,7 @@ pub struct AgentConfig {
     pub back_off: BackOffSteps,
     /// How long the stop signal of a deleted pod waits for the slices; `None`: no drain handshake.
     pub drain_wait: Option<Duration>,
-    /// What the proxy of this node has acted on: a stop signal waits for that as well, and for its open connections.
+    /// What the service proxy of this process knows of traffic; `None`: the agent follows the slices by itself.
     pub drains: Option<Drains>,
     /// The program that becomes a shim.
     pub shim: ShimProgram,

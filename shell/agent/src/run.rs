@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use crate::config::{AgentConfig, AgentError, AgentReady};
+use crate::drain::Drains;
 use crate::endpoint::{Endpoint, server_config};
 use crate::heartbeat::Heartbeat;
 use crate::layout::Layout;
@@ -84,15 +85,19 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         // Whoever asked may have lost interest.
         let _ = tell.send(AgentReady { address, pod_cidr });
     }
+    let drains = config.drain_wait.map(|_| {
+        let given = config.drains.take();
+        given.unwrap_or_else(|| Drains::start(&config.client, stopped.clone()))
+    });
     let parts = Parts {
         surround,
+        drains,
         inbox,
         pool: Pool::new(claim),
         settings: Arc::new(settings(&config)),
         adopted,
         metrics,
         events: EventWriter::start(config.client.clone(), config.clock.clone(), "lifesign-agent", &config.node_name),
-        drains: config.drains.take(),
         on_stop: config.on_stop,
         network_probes: config.max_concurrent_network_probes,
         exec_probes: config.max_concurrent_exec_probes,

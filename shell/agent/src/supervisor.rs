@@ -6,7 +6,6 @@
 mod adopt;
 mod attempts;
 mod containers;
-mod drain;
 mod effects;
 mod hooks;
 mod local;
@@ -19,7 +18,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{EndpointSlice, Pod, Service};
+use api::pod::PodIp;
+use api::{Pod, Service};
 use futures::StreamExt;
 use kube::runtime::watcher;
 use machine::{Machine, Rng, Time};
@@ -35,7 +35,6 @@ use crate::metrics::Metrics;
 pub(crate) use adopt::{Adopted, adopt_all};
 use attempts::Attempts;
 pub(crate) use containers::Surround;
-use drain::Slices;
 use local::Local;
 pub(crate) use mail::{Ask, Mail};
 use writes::Writes;
@@ -46,6 +45,8 @@ const INBOX: usize = 4_096;
 const BATCH: usize = 256;
 /// Status writes that are under way at once.
 const WRITES: usize = 32;
+/// Whoever waits for the slices longer than this waits for nothing: no grace of use is left.
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// When the agent stops and everything has ended, the last status writes may take this long.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -58,6 +59,7 @@ pub(crate) struct Parts {
     pub(crate) adopted: HashMap<String, Adopted>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventWriter,
+    /// Who gets traffic; `None`: no drain handshake.
     pub(crate) drains: Option<Drains>,
     pub(crate) on_stop: OnStop,
     pub(crate) network_probes: usize,
@@ -86,9 +88,8 @@ pub(crate) struct Supervisor {
     timers: BTreeSet<(Time, u64)>,
     attempts: Attempts,
     writes: Writes,
-    slices: Slices,
-    services: HashMap<String, Service>,
     drains: Option<Drains>,
+    services: HashMap<String, Service>,
     on_stop: OnStop,
     stopping: bool,
     effects: Vec<Effect>,
@@ -101,7 +102,7 @@ impl Supervisor {
         let (client, node) = (parts.surround.client.clone(), parts.surround.node.clone());
         let mut inbox = parts.inbox;
         let mut this = Supervisor {
-            slices: Slices::new(&parts.settings.node.gates),
+            drains: parts.drains,
             attempts: Attempts::new(parts.network_probes, parts.exec_probes),
             surround: parts.surround,
             pool: parts.pool,
@@ -116,7 +117,6 @@ impl Supervisor {
             timers: BTreeSet::new(),
             writes: Writes::new(WRITES),
             services: HashMap::new(),
-            drains: parts.drains,
             on_stop: parts.on_stop,
             stopping: false,
             effects: Vec::new(),
@@ -126,8 +126,6 @@ impl Supervisor {
         let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         let mut pods = pin!(watch::<Pod>(objects(&client, ""), own));
         let mut services = pin!(watch::<Service>(objects(&client, ""), watcher::Config::default()));
-        let mut slices = pin!(watch::<EndpointSlice>(objects(&client, ""), watcher::Config::default()));
-        let drains = this.settings.drain_wait.is_some();
         let mut mail = Vec::with_capacity(BATCH);
         let mut give_up_at = None;
         let clock = this.surround.clock.clone();
@@ -142,7 +140,6 @@ impl Supervisor {
                 }
                 Some(seen) = pods.next() => this.pod_seen(seen),
                 Some(seen) = services.next() => this.service_seen(seen),
-                Some(seen) = slices.next(), if drains => this.slice_seen(seen),
                 () = clock.sleep_until(deadline) => {}
                 () = clock.sleep_until(give_up_at) => break,
             }
@@ -225,7 +222,7 @@ impl Supervisor {
                 None => return,
             },
         };
-        self.check_drained(key);
+        self.await_drain(key);
     }
 
     /// Takes a pod that is new to this agent.
@@ -269,33 +266,20 @@ impl Supervisor {
         }
     }
 
-    fn slice_seen(&mut self, seen: Seen<EndpointSlice>) {
-        let touched = match seen {
-            Seen::Applied(object) => self.slices.apply(&object.view),
-            Seen::Deleted(object) => self.slices.remove(&object.view),
-            Seen::Synced => self.slices.sync(),
-        };
-        for uid in touched {
-            if let Some(key) = self.by_uid.get(&uid) {
-                self.check_drained(*key);
-            }
+    /// Has a pod that is being deleted told when nobody sends it traffic any more.
+    fn await_drain(&mut self, key: u64) {
+        let (Some(drains), Some(local)) = (&self.drains, self.pods.get_mut(&key)) else { return };
+        let mut pod = Pod { metadata: local.machine.pod().metadata.clone(), ..Pod::default() };
+        if !pod.metadata.deleting() || std::mem::replace(&mut local.drain_awaited, true) {
+            return;
         }
-    }
-
-    /// Tells a pod that is being deleted when no slice sends it traffic any more.
-    fn check_drained(&mut self, key: u64) {
-        let Some(local) = self.pods.get_mut(&key) else { return };
-        let deleting = local.machine.pod().metadata.deleting();
-        if deleting && !local.drained && self.slices.drained(local.machine.uid()) {
-            local.drained = true;
-            let Some(drains) = self.drains.clone() else { return self.step(key, Some(Input::Drained)) };
-            // The slices say so; the proxy may be a moment behind, and connections it has made may be in use.
-            let (surround, pod) = (Arc::clone(&self.surround), local.machine.pod().clone());
-            self.surround.spawn(async move {
-                drains.drained(&pod).await;
-                surround.fact(key, Input::Drained).await;
-            });
-        }
+        pod.status.pod_ips = local.address.iter().map(|address| PodIp { ip: address.to_string() }).collect();
+        let (drains, surround) = (drains.clone(), Arc::clone(&self.surround));
+        self.surround.spawn(async move {
+            // The machine does not wait for ever.
+            let _ = tokio::time::timeout(DRAIN_LIMIT, drains.drained(&pod)).await;
+            surround.fact(key, Input::Drained).await;
+        });
     }
 
     fn begin_stop(&mut self) {

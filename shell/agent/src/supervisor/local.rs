@@ -36,7 +36,7 @@ pub(super) struct Local {
     pub(super) processes: Processes,
     pub(super) hooks: HashMap<(Arc<str>, Hook), AbortHandle>,
     pub(super) known: Known,
-    pub(super) drained: bool,
+    pub(super) drain_awaited: bool,
     /// When an attempt ended whose result is not in the API yet.
     pub(super) changed_at: Option<Time>,
     /// When the attempt ended that the machine is being told of.
@@ -148,7 +148,7 @@ impl Local {
             processes: Processes::default(),
             hooks: HashMap::new(),
             known: Known::default(),
-            drained: false,
+            drain_awaited: false,
             changed_at: None,
             attempt_at: None,
         }

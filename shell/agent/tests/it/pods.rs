@@ -251,3 +251,36 @@ async fn an_api_that_is_away_stops_nothing() {
     );
     assert_eq!(status(&after, "probed")["restartCount"], 0, "nothing is reset");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_pod_is_asked_to_stop_only_when_nobody_sends_it_traffic() {
+    let mut plane = Plane::without_agent().await;
+    let mut config = plane.config(OnStop::Drain);
+    config.drain_wait = Some(Duration::from_secs(25));
+    plane.start_agent_with(config).await;
+    let (hook, asked) = (plane.data_dir().join("hook"), plane.data_dir().join("asked"));
+    let mut container = script("app", &format!("trap 'touch {}; exit 0' TERM; while :; do sleep 0.05; done", asked.display()));
+    container["lifecycle"] = json!({"preStop": {"exec": {"command": ["touch", hook]}}});
+    plane.create_pod("busy", json!({"containers": [container]})).await;
+    let pod = plane.until_ready("busy").await;
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let slice = json!({
+        "metadata": {"name": "busy-1", "labels": {"kubernetes.io/service-name": "busy"}},
+        "addressType": "IPv4",
+        "endpoints": [{
+            "addresses": [pod["status"]["podIP"]],
+            "conditions": {"ready": true, "serving": true, "terminating": false},
+            "targetRef": {"kind": "Pod", "namespace": "default", "name": "busy", "uid": pod["metadata"]["uid"]},
+        }],
+        "ports": [],
+    });
+    let mut made = plane.request(Method::POST, slices, slice).await.unwrap();
+    plane.delete_pod("busy").await;
+    until("the hook", || hook.exists()).await;
+    assert!(!asked.exists(), "the slice still sends traffic");
+    made["endpoints"][0]["conditions"] = json!({"ready": false, "serving": true, "terminating": true});
+    let patch = json!({"endpoints": made["endpoints"]});
+    plane.request(Method::PATCH, &format!("{slices}/busy-1"), patch).await.unwrap();
+    plane.until_gone("busy").await;
+    assert!(asked.exists());
+}
