@@ -123,3 +123,9 @@ fn no_request_is_lost_while_draining_servers_are_replaced() {
     assert!(sent > 50, "{sent}");
     assert_eq!(failed, 0, "of {sent}");
 }
+#[test]
+fn no_request_is_lost_while_servers_that_exit_at_once_are_replaced() {
+    let (sent, failed) = roll(&[]);
+    assert!(sent > 50, "{sent}");
+    assert_eq!(failed, 0, "of {sent}");
+}
