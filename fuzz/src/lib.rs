@@ -1,0 +1,12 @@
+//! What the fuzz targets do with bytes: everything that the API server does before it stores something.
+//!
+//! A panic is a finding, and so is a broken law: what was accepted can be written back unchanged, defaulting settles, a
+//! patch keeps JSON JSON. Each function is one target; nothing here needs a fuzzer, so a finding is a unit test away.
+
+mod definitions;
+mod objects;
+mod texts;
+
+pub use definitions::definition;
+pub use objects::{object, patch, protobuf};
+pub use texts::text;
