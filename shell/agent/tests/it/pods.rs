@@ -71,7 +71,7 @@ fn wall_micros() -> i64 {
 async fn init_containers_and_sidecars_come_in_order() {
     let plane = Plane::start().await;
     let mut sidecar =
-        script("proxy", "echo proxy >> $LIFESIGN_VOLUMES/work/order; trap 'exit 0' TERM; while :; do sleep 0.05; done");
+        script("proxy", "trap 'exit 0' TERM; echo proxy >> $LIFESIGN_VOLUMES/work/order; while :; do sleep 0.05; done");
     sidecar["restartPolicy"] = json!("Always");
     sidecar["startupProbe"] =
         json!({"exec": {"command": ["grep", "-q", "proxy", "$(LIFESIGN_VOLUMES)/work/order"]}, "periodSeconds": 1});
@@ -92,7 +92,7 @@ async fn init_containers_and_sidecars_come_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_fails_its_liveness_probe_is_started_again() {
     let plane = Plane::start().await;
-    let mut container = script("app", "touch alive; trap 'exit 0' TERM; while :; do sleep 0.05; done");
+    let mut container = script("app", "trap 'exit 0' TERM; touch alive; while :; do sleep 0.05; done");
     container["workingDir"] = json!(plane.data_dir());
     container["livenessProbe"] =
         json!({"exec": {"command": ["test", "-f", "alive"]}, "periodSeconds": 1, "failureThreshold": 1});
