@@ -229,9 +229,8 @@ impl PodMachine {
         let fixed = crate::restore::fixed(&self.pod);
         self.slim();
         if self.members.len() != self.pod.spec.init_containers.len() + self.pod.spec.containers.len() {
-            // The API does not let containers come and go; whatever this is, it is not the pod that runs here.
-            self.pod = before;
-            return;
+            // The API does not let containers come and go: what runs here goes on as it was.
+            self.pod.spec = before.spec.clone();
         }
         for index in 0..self.members.len() {
             self.spec_changed(now, index, &before, out);

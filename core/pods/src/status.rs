@@ -83,9 +83,12 @@ impl Report {
             "hostIP": host_ip,
             "hostIPs": [{"ip": host_ip}],
             "conditions": self.conditions.iter().map(condition_value).collect::<Vec<_>>(),
-            "initContainerStatuses": statuses(&self.init_container_statuses, &pod.spec.init_containers),
             "containerStatuses": statuses(&self.container_statuses, &pod.spec.containers),
         });
+        if !self.init_container_statuses.is_empty() {
+            let init = statuses(&self.init_container_statuses, &pod.spec.init_containers);
+            status["initContainerStatuses"] = Value::from(init);
+        }
         if !self.pod_ip.is_empty() {
             status["podIP"] = Value::from(self.pod_ip.as_str());
             status["podIPs"] = json!([{"ip": self.pod_ip}]);

@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::FreshClient;
-use crate::node::{NodeFacts, post_status};
+use crate::node::{NodeFacts, post_status, register};
 use crate::requests;
 
 /// Where the Leases of nodes are.
@@ -55,8 +55,8 @@ impl Heartbeat {
                 biased;
                 () = stop.cancelled() => break,
                 answer = inbox.recv() => answer,
-                seen = node.next() => match seen.and_then(|seen| self.wanted(seen)) {
-                    Some(interval) => Some(Input::SetInterval(interval)),
+                seen = node.next() => match seen.and_then(|seen| self.seen(seen)) {
+                    Some(input) => Some(input),
                     None => continue,
                 },
                 () = self.clock.sleep_until(beats.deadline()) => None,
@@ -74,7 +74,7 @@ impl Heartbeat {
                         }
                         !over
                     }),
-                    Effect::PostStatus => self.post(answers.clone()),
+                    Effect::PostStatus => self.post(answers.clone(), stop.clone()),
                 }
             }
         }
@@ -83,13 +83,17 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the interval that the Node asks for.
-    fn wanted(&self, seen: Seen<Node>) -> Option<Duration> {
-        let Seen::Applied(node) = seen else { return None };
+    /// Returns what the Node asks for: an interval, or to be posted again because it is gone.
+    fn seen(&self, seen: Seen<Node>) -> Option<Input> {
+        let node = match seen {
+            Seen::Applied(node) => node,
+            Seen::Deleted(_) => return Some(Input::ReadyChanged),
+            Seen::Synced => return None,
+        };
         let text = node.view.metadata.annotations.get(api::config_node::ANNOTATION_UPDATE_FREQUENCY);
         match text.map(|text| api::duration::parse(text)) {
-            None => Some(self.interval),
-            Some(Ok(interval)) if !interval.is_zero() => Some(interval),
+            None => Some(Input::SetInterval(self.interval)),
+            Some(Ok(interval)) if !interval.is_zero() => Some(Input::SetInterval(interval)),
             Some(_) => {
                 tracing::warn!(node = self.facts.name, "the node asks for an interval that is no duration");
                 None
@@ -112,15 +116,20 @@ impl Heartbeat {
         tokio::spawn(attempt).abort_handle()
     }
 
-    fn post(&self, answers: mpsc::Sender<Input>) {
+    fn post(&self, answers: mpsc::Sender<Input>, stop: CancellationToken) {
         let (client, facts) = (self.client.clone(), self.facts.clone());
         let (now, since) = (self.clock.now(), self.ready_since);
         tokio::spawn(async move {
-            if let Err(error) = post_status(&client, &facts, now, since).await {
-                tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
-                // The loop may be gone.
-                let _ = answers.send(Input::PostFailed).await;
+            let Err(error) = post_status(&client, &facts, now, since).await else { return };
+            tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
+            if requests::code(&error) == Some(404) {
+                // Somebody has deleted the Node under a running agent: it is put back, and told again what it is.
+                if let Err(error) = register(&client, &facts, &stop).await {
+                    tracing::warn!(node = facts.name, %error, "the node could not be registered again");
+                }
             }
+            // The loop may be gone.
+            let _ = answers.send(Input::PostFailed).await;
         });
     }
 }

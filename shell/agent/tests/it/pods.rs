@@ -40,6 +40,27 @@ async fn the_node_is_registered_and_beats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_somebody_deletes_comes_back() {
+    let mut plane = Plane::without_agent().await;
+    let mut config = plane.config(OnStop::Drain);
+    config.heartbeat = Duration::from_secs(1);
+    plane.start_agent_with(config).await;
+    let path = format!("/api/v1/nodes/{NODE}");
+    let before = plane.request(Method::GET, &path, Value::Null).await.unwrap();
+    plane.request(Method::DELETE, &path, json!({})).await.unwrap();
+    let back = async {
+        loop {
+            match plane.request(Method::GET, &path, Value::Null).await {
+                Ok(node) if condition(&node, "Ready") == "True" => return node,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let after = crate::plane::within("the node to come back", back).await;
+    assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_ready_soon_after_it_listens() {
     let plane = Plane::start().await;
     let mut container = server("web", 1_370, 0);
