@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::addresses::{Cidr, Claim, SERVICE_RANGE};
+use agent::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
 use agent::container::ShimProgram;
 use agent::drain::Drains;
 use agent::{AgentConfig, AgentTls, OnStop};
@@ -112,14 +112,15 @@ impl UpArgs {
         apiserver::make_private_folder(&data_dir).map_err(|error| {
             Failure::usage(format!("{}: {error}", data_dir.display())).hint("choose another with --data-dir")
         })?;
-        let services = claim_services(&data_dir, self.service_cluster_ip_range)?;
-        let settings = Settings { service_cidr: services.cidr().parts(), ..Settings::default() };
+        let services = ServiceRange::claim(&data_dir, self.service_cluster_ip_range)?;
+        let settings = Settings { service_cidr: services.claim.cidr().parts(), ..Settings::default() };
         let listening = self.server.open(clock.clone(), settings).await?;
         let server = listening.server.clone();
         let url = listening.url.clone();
         // Everything else stops first; the API server last, so that what the others have to say is still heard.
         let serve_stop = CancellationToken::new();
         server.start(&builtin_definitions()?, serve_stop.clone()).await.map_err(Failure::bug)?;
+        services.settle(&server).await?;
         let serving = tokio::spawn(listening.run(serve_stop.clone()));
 
         let parts_stop = CancellationToken::new();
@@ -207,19 +208,45 @@ fn client(server: &Server, user: &str) -> Client {
     Client::new(server.service(Identity::internal(user)), "default")
 }
 
-/// Claims the range of service addresses: the one of the last time if it is free, so that addresses stay.
-fn claim_services(data_dir: &Path, wanted: Option<Cidr>) -> Result<Claim, Failure> {
-    let path = data_dir.join("service-cidr");
-    let before: Option<Cidr> = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-    let claim = match (wanted, before) {
-        (Some(cidr), _) => Claim::of(cidr, |_| false),
-        (None, Some(cidr)) => Claim::of(cidr, |_| false),
-        (None, None) => Claim::first_free(SERVICE_RANGE),
+/// The claimed range of service addresses, and the one of the last time.
+struct ServiceRange {
+    claim: Claim,
+    before: Option<Cidr>,
+    path: PathBuf,
+}
+
+impl ServiceRange {
+    /// Claims the range of the last time, so that addresses stay, or a free one if another plane has taken that meanwhile.
+    fn claim(data_dir: &Path, wanted: Option<Cidr>) -> Result<ServiceRange, Failure> {
+        let path = data_dir.join("service-cidr");
+        let before: Option<Cidr> = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        let claim = match (wanted, before) {
+            (Some(cidr), _) => Claim::of(cidr, |_| false),
+            (None, None) => Claim::first_free(SERVICE_RANGE),
+            (None, Some(cidr)) => match Claim::of(cidr, |_| false) {
+                Err(ClaimError::InUse(_)) => Claim::first_free(SERVICE_RANGE),
+                claim => claim,
+            },
+        }
+        .map_err(|error| chain(&error).hint("choose another with --service-cluster-ip-range"))?;
+        Ok(ServiceRange { claim, before, path })
     }
-    .map_err(|error| chain(&error).hint("choose another with --service-cluster-ip-range"))?;
-    apiserver::write_private(&path, claim.cidr().to_string().as_bytes())
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    Ok(claim)
+
+    /// Gives new addresses to the Services of a former range, then remembers the range. In this order: if it is cut short,
+    /// the next start finds the rest.
+    async fn settle(&self, server: &Server) -> Result<(), Failure> {
+        let cidr = self.claim.cidr();
+        let lost = |address| {
+            let ours = SERVICE_RANGE.contains(address) || self.before.is_some_and(|before| before.contains(address));
+            ours && !cidr.contains(address)
+        };
+        let moved = server.move_services(lost).await.map_err(Failure::bug)?;
+        if let (Some(before), 1..) = (self.before, moved) {
+            tracing::warn!(%before, now = %cidr, services = moved, "the range of service addresses was taken: new cluster IPs");
+        }
+        apiserver::write_private(&self.path, cidr.to_string().as_bytes())
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.path.display())))
+    }
 }
 
 /// Applies manifests in order; one that is refused does not keep the others from being applied.

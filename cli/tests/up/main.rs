@@ -89,11 +89,13 @@ impl Up {
 
     /// Waits until an object is gone.
     fn wait_gone(&self, collection: &str, name: &str) {
-        let path = format!("{collection}?watch=true&fieldSelector=metadata.name%3D{name}");
-        let (code, _) = self.call("GET", &format!("{collection}/{name}"), &Value::Null);
+        let (code, object) = self.call("GET", &format!("{collection}/{name}"), &Value::Null);
         if code == 404 {
             return;
         }
+        // From the state just seen on: it may go before the watch begins.
+        let version = object["metadata"]["resourceVersion"].as_str().expect("a version");
+        let path = format!("{collection}?watch=true&fieldSelector=metadata.name%3D{name}&resourceVersion={version}");
         let gone = self.patiently(self.follow(&path, |type_, _| type_ == "DELETED"));
         assert!(gone.is_some(), "{name} never goes; log:\n{}", self.plane.log());
     }
@@ -119,6 +121,15 @@ impl Up {
             }
         }
         None
+    }
+}
+
+/// Waits until something outside of the API holds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

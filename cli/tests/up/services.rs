@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use agent::addresses::{Claim, SERVICE_RANGE};
 use serde_json::{Value, json};
 
-use crate::{Up, server};
+use crate::{Up, server, until};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -29,14 +30,21 @@ impl Up {
     }
 
     /// Waits until the slices of a service satisfy a condition; its one slice has few endpoints here.
-    fn wait_for_slice(&self, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) {
-        let path = format!("{SLICES}?watch=true&labelSelector=kubernetes.io/service-name%3D{service}");
+    fn wait_for_slice(&self, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) -> Value {
+        self.wait_for_slice_since("", service, what, good)
+    }
+
+    /// Does the same with every state since a resourceVersion: none is missed, however slow this is.
+    fn wait_for_slice_since(&self, version: &str, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) -> Value {
+        let selector = format!("labelSelector=kubernetes.io/service-name%3D{service}");
+        let path = format!("{SLICES}?watch=true&{selector}&resourceVersion={version}");
         let mut last = Value::Null;
         let found = self.patiently(self.follow(&path, |_, slice| {
             last = slice.clone();
             good(slice["endpoints"].as_array().map_or(&[], Vec::as_slice))
         }));
         assert!(found.is_some(), "the slice is never {what}: {last:#}\nlog:\n{}", self.plane.log());
+        last
     }
 }
 
@@ -50,9 +58,10 @@ fn a_deleted_pod_is_a_terminating_endpoint_until_it_is_gone() {
     let up = Up::start();
     up.create_service("web");
     up.create_pod(&server("web", &["--drain", "1s"]));
-    up.wait_for_slice("web", "ready", |all| all.len() == 1 && conditions(&all[0]) == (true, true, false));
+    let slice = up.wait_for_slice("web", "ready", |all| all.len() == 1 && conditions(&all[0]) == (true, true, false));
     up.call("DELETE", &format!("{PODS}/web"), &Value::Null);
-    up.wait_for_slice("web", "terminating", |all| all.len() == 1 && conditions(&all[0]) == (false, true, true));
+    let version = slice["metadata"]["resourceVersion"].as_str().expect("a version");
+    up.wait_for_slice_since(version, "web", "terminating", |all| all.len() == 1 && conditions(&all[0]) == (false, true, true));
     up.wait_for_slice("web", "empty", <[Value]>::is_empty);
 }
 
@@ -123,9 +132,39 @@ fn no_request_is_lost_while_draining_servers_are_replaced() {
     assert!(sent > 50, "{sent}");
     assert_eq!(failed, 0, "of {sent}");
 }
+
 #[test]
 fn no_request_is_lost_while_servers_that_exit_at_once_are_replaced() {
     let (sent, failed) = roll(&[]);
     assert!(sent > 50, "{sent}");
     assert_eq!(failed, 0, "of {sent}");
+}
+
+#[test]
+fn services_get_new_addresses_when_another_plane_took_their_range() {
+    // A corner that no plane takes by itself; another run has another one.
+    let run = std::process::id();
+    let range = format!("127.{}.{}.0/24", 240 + run % 15, run / 15 % 256);
+    let mut up = Up::start_with(&["--service-cluster-ip-range", &range]);
+    let before = up.create_service("web");
+    up.create_pod(&server("web", &[]));
+    up.wait_ready("web");
+    assert!(up.plane.stop().success());
+
+    let taken = Claim::of(range.parse().unwrap(), |_| false).expect("a stopped plane gives its range back");
+    up.start_again(&[]);
+    let service = up.get("/api/v1/namespaces/default/services/web");
+    let address = service["spec"]["clusterIP"].as_str().unwrap();
+    assert!(SERVICE_RANGE.contains(address.parse().unwrap()), "{address}");
+    assert_eq!(service["spec"]["clusterIPs"], json!([address]));
+    assert_ne!(before.ip().to_string(), address);
+    up.wait_for_slice("web", "ready", |all| all.iter().any(|endpoint| conditions(endpoint).0));
+    let address = format!("{address}:8080").parse().unwrap();
+    until("the service answers at its new address", || request(address));
+
+    // What was given once stays, also when the first range is free again.
+    drop(taken);
+    assert!(up.plane.stop().success());
+    up.start_again(&[]);
+    assert_eq!(up.get("/api/v1/namespaces/default/services/web")["spec"]["clusterIP"], address.ip().to_string());
 }

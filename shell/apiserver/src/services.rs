@@ -1,12 +1,19 @@
 //! Addresses and node ports of Services: handed out once, given back when the Service goes.
+//!
+//! The cluster IP of a Service never changes while its range is the server's. A range that another plane took meanwhile
+//! cannot be used any more: then, and only then, its Services get addresses of the new range.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 use api::json;
+use registry::builtin::service::{cluster_ip, set_cluster_ip};
 use registry::state::Snapshot;
+use registry::status::Status;
 use serde_json::Value;
+
+use crate::server::Server;
 
 /// The node ports that Kubernetes hands out.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
@@ -55,6 +62,13 @@ impl ServicePool {
         }
     }
 
+    /// Gives back the address that a Service had, not its ports.
+    fn forget_address(&self, service: &Value) {
+        if let (Some(address), _) = held(service) {
+            self.cancel(Some(Ipv4Addr::from(address)), &[]);
+        }
+    }
+
     /// Reserves a free address; `None`: all are taken.
     pub(crate) fn reserve_address(&self) -> Option<Ipv4Addr> {
         let mut taken = self.taken.lock().expect("no code panics while it holds the pool");
@@ -81,6 +95,33 @@ impl ServicePool {
         for port in ports {
             taken.ports.remove(port);
         }
+    }
+}
+
+impl Server {
+    /// Gives an address of the server's range to every Service whose address `lost` says is of no use any more; returns
+    /// how many there were.
+    pub async fn move_services(&self, lost: impl Fn(Ipv4Addr) -> bool) -> Result<usize, Status> {
+        let catalog = self.catalog();
+        let kind = catalog.find("", "v1", "services").expect("a built-in kind");
+        let mut moved = 0;
+        for (_, stored) in self.0.hub.snapshot().range(&registry::state::prefix("", "services", ""), None) {
+            let service = stored.object();
+            if !cluster_ip(&service).and_then(|address| address.parse().ok()).is_some_and(&lost) {
+                continue;
+            }
+            let exhausted = || Status::internal("no free address is left for the Services of the former range");
+            let address = self.0.services.reserve_address().ok_or_else(exhausted)?.to_string();
+            let renumbered = |current: &registry::state::Stored| {
+                let mut service = current.object();
+                set_cluster_ip(&mut service, &address);
+                Ok(service)
+            };
+            self.set_object(kind, &stored.index.namespace, &stored.index.name, false, renumbered).await?;
+            self.0.services.forget_address(&service);
+            moved += 1;
+        }
+        Ok(moved)
     }
 }
 

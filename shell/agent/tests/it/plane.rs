@@ -330,6 +330,11 @@ pub(crate) fn status(pod: &Value, container: &str) -> Value {
     all.into_iter().find(|status| status["name"] == container).unwrap_or_default()
 }
 
+/// Returns how often a container was started again.
+pub(crate) fn restarts(pod: &Value, container: &str) -> u64 {
+    status(pod, container)["restartCount"].as_u64().unwrap_or(0)
+}
+
 /// Returns a container that runs a shell script.
 pub(crate) fn script(name: &str, script: &str) -> Value {
     json!({"name": name, "image": "none", "command": ["sh", "-c", script]})
