@@ -167,7 +167,7 @@ impl Server {
         let audit_id = parts.headers.get("audit-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let parameters = Parameters::parse(parts.uri.query().unwrap_or_default());
         let route = request::route(parts.uri.path());
-        let mut labels = labels(&route, &parts.method, &parameters);
+        let mut labels = self.labels(&route, &parts.method, &parameters);
         let answer = match self.admit(&parts, &route) {
             Err(status) => Err(status),
             Ok(identity) => match Limited::new(body, BODY_MAX).collect().await {
@@ -197,6 +197,25 @@ impl Server {
             Some(identity) => Ok(identity),
             None if open => Ok(Identity { user: "system:anonymous".into(), ..Identity::default() }),
             None => Err(Status::unauthorized()),
+        }
+    }
+
+    /// Returns what a request is counted as. Only what is served has a name here: paths are the client's to invent, and the
+    /// series of a metric are kept for ever.
+    fn labels(&self, route: &Route, method: &Method, parameters: &Parameters) -> RequestLabels {
+        let other = || RequestLabels { verb: method_label(method).to_owned(), ..RequestLabels::default() };
+        let Route::Resource(target) = route else { return other() };
+        let catalog = self.catalog();
+        let Some(kind) = catalog.find(&target.group, &target.version, &target.resource) else { return other() };
+        let subresource = kind.resource.subresource(&target.subresource).map_or("", |known| known.name.as_str());
+        RequestLabels {
+            verb: request::verb(method, target, parameters).unwrap_or("other").to_owned(),
+            group: target.group.clone(),
+            version: target.version.clone(),
+            resource: target.resource.clone(),
+            subresource: subresource.to_owned(),
+            scope: scope(target).to_owned(),
+            code: String::new(),
         }
     }
 
@@ -231,18 +250,14 @@ impl Server {
     }
 }
 
-fn labels(route: &Route, method: &Method, parameters: &Parameters) -> RequestLabels {
-    match route {
-        Route::Resource(target) => RequestLabels {
-            verb: request::verb(method, target, parameters).unwrap_or("other").to_owned(),
-            group: target.group.clone(),
-            version: target.version.clone(),
-            resource: target.resource.clone(),
-            subresource: target.subresource.clone(),
-            scope: scope(target).to_owned(),
-            code: String::new(),
-        },
-        _ => RequestLabels { verb: method.as_str().to_lowercase(), ..RequestLabels::default() },
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bounds of watches, exactly: in process nothing but the server's own queue keeps events.
+//! The bounds of watches and metrics, exactly: in process nothing but the server's own queue keeps events.
 
 use apiserver::Server;
 use bytes::Bytes;
@@ -17,6 +17,11 @@ async fn send(server: &Server, request: Request<Full<Bytes>>) -> apiserver::Repl
         Ok(reply) => reply,
         Err(never) => match never {},
     }
+}
+
+async fn metrics(server: &Server) -> String {
+    let reply = send(server, Request::get("/metrics").body(Full::default()).unwrap()).await;
+    String::from_utf8(reply.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
 async fn create(server: &Server, object: &Value) {
@@ -49,8 +54,7 @@ async fn a_watcher_that_does_not_read_keeps_a_thousand_events_and_no_more() {
     let names = read_to_end(slow).await;
     assert_eq!(names.len(), 1_000);
     assert_eq!((names[0].as_str(), names[999].as_str()), ("c0000", "c0999"), "the oldest, in order: the client resumes there");
-    let metrics = send(&server, Request::get("/metrics").body(Full::default()).unwrap()).await;
-    let text = String::from_utf8(metrics.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    let text = metrics(&server).await;
     assert!(text.contains("lifesign_watch_overflows_total 1\n"), "a client that left is no overflow:\n{text}");
 }
 
@@ -63,4 +67,26 @@ async fn a_watcher_that_does_not_read_keeps_four_mebibytes_and_no_more() {
         create(&server, &json!({"metadata": {"name": format!("c{number}")}, "data": data})).await;
     }
     assert_eq!(read_to_end(slow).await, ["c0", "c1", "c2", "c3"]);
+}
+
+#[tokio::test]
+async fn paths_that_clients_invent_make_no_series() {
+    let (server, _) = in_process().await;
+    let series = |text: &str| text.lines().filter(|line| line.starts_with("apiserver_request_total")).count();
+    let (mut before, methods) = (None, ["GET", "POST", "BREW"]);
+    for number in 0..20 {
+        for method in methods {
+            let path = format!("/apis/group{number}/v{number}/namespaces/default/things/one/part{number}");
+            let request = Request::builder().method(method).uri(path).body(Full::default()).unwrap();
+            assert_eq!(send(&server, request).await.status(), 404);
+            let known = format!("{CONFIGMAPS}/one/part{number}");
+            send(&server, Request::builder().method(method).uri(known).body(Full::default()).unwrap()).await;
+        }
+        let count = series(&metrics(&server).await);
+        // The first look at the metrics is itself counted by the second.
+        if number > 1 {
+            assert_eq!(before, Some(count));
+        }
+        before = Some(count);
+    }
 }
