@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use api::FeatureGates;
 use apiserver::{
@@ -64,13 +65,14 @@ impl ServerArgs {
         let authority = Authority::open(&data_dir).map_err(Failure::usage)?;
         let dialer = authority.client(&Role::Admin).map_err(Failure::bug)?;
         let server = Server::new(Parts {
-            clock,
+            clock: clock.clone(),
             gates: self.feature_gates.clone(),
             store: Box::new(store),
             threaded: true,
             seed: random_seed()?,
             settings,
             token_file: Some(data_dir.join("tokens.csv")),
+            signer: apiserver::Signer::open(&data_dir).map_err(Failure::usage)?,
             logs: Some(AgentDialer::new(&dialer).map_err(Failure::bug)?),
         })
         .map_err(store_failure)?;
@@ -79,10 +81,14 @@ impl ServerArgs {
                 .hint("choose another with --listen, port 0 picks a free one")
         })?;
         let address = listener.local_addr().map_err(Failure::bug)?;
-        let certificate = authority.server(&server_names(), &server_addresses(address.ip())).map_err(Failure::bug)?;
-        let tls = apiserver::tls_config(authority.certificate(), &certificate).map_err(Failure::bug)?;
         let url = format!("https://{}", reachable(address));
         self.write_files(&data_dir, &authority, &url)?;
+        let (names, addresses) = (server_names(), server_addresses(address.ip()));
+        let ca = authority.certificate().to_owned();
+        let make = move || authority.server(&names, &addresses);
+        let shown = apiserver::ShownCertificate::new(&make().map_err(Failure::bug)?).map_err(Failure::bug)?;
+        let tls = apiserver::tls_config(&ca, Arc::clone(&shown)).map_err(Failure::bug)?;
+        tokio::spawn(apiserver::renew(shown, clock, make));
         Ok(Listening { server, url, listener, tls })
     }
 

@@ -21,4 +21,5 @@ pub mod resource;
 pub mod state;
 pub mod status;
 pub mod table;
+pub mod tokens;
 pub mod watching;

@@ -190,7 +190,11 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         cluster("", "nodes", "node", "Node").short(&["no"]).status(),
         pods,
         namespaced("", "secrets", "secret", "Secret"),
-        namespaced("", "serviceaccounts", "serviceaccount", "ServiceAccount").short(&["sa"]),
+        namespaced("", "serviceaccounts", "serviceaccount", "ServiceAccount").short(&["sa"]).sub(
+            "token",
+            Some(("authentication.k8s.io", "v1", "TokenRequest")),
+            &["create"],
+        ),
         services,
         workload("deployments", "deployment", "Deployment", &["deploy"]),
         workload("replicasets", "replicaset", "ReplicaSet", &["rs"]),

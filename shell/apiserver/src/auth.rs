@@ -39,7 +39,8 @@ impl Tokens {
         Tokens { path, known: RwLock::new((None, BTreeMap::new())) }
     }
 
-    fn identity(&self, token: &str) -> Option<Identity> {
+    /// Returns who a token is listed for.
+    pub(crate) fn identity(&self, token: &str) -> Option<Identity> {
         let changed = std::fs::metadata(&self.path).and_then(|metadata| metadata.modified()).ok()?;
         let current = self.known.read().expect("no code panics while it holds the tokens").0;
         if current != Some(changed) {
@@ -91,14 +92,14 @@ fn parse_tokens(text: &str) -> BTreeMap<String, Identity> {
 pub(crate) fn authenticate(
     peer: Option<&PeerIdentity>,
     headers: &HeaderMap,
-    tokens: Option<&Tokens>,
+    by_token: impl FnOnce(&str) -> Option<Identity>,
 ) -> Result<Option<Identity>, Status> {
     if let Some(peer) = peer {
         return Ok(Some(peer.0.clone()));
     }
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
-    let identity = token.and_then(|token| tokens?.identity(token.trim()));
+    let identity = token.and_then(|token| by_token(token.trim()));
     identity.map(Some).ok_or_else(Status::unauthorized)
 }
 
@@ -126,7 +127,7 @@ mod tests {
         assert!(tokens.identity("t2").is_none() && tokens.identity("").is_none());
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, "Bearer wrong".parse().unwrap());
-        assert_eq!(authenticate(None, &headers, Some(&tokens)).unwrap_err().code, 401);
-        assert_eq!(authenticate(None, &HeaderMap::new(), Some(&tokens)).unwrap(), None);
+        assert_eq!(authenticate(None, &headers, |token| tokens.identity(token)).unwrap_err().code, 401);
+        assert_eq!(authenticate(None, &HeaderMap::new(), |token| tokens.identity(token)).unwrap(), None);
     }
 }

@@ -14,12 +14,14 @@ mod logs;
 mod metrics;
 mod negotiate;
 mod pki;
+mod renewal;
 mod reply;
 mod request;
 mod serve;
 mod server;
 mod services;
 mod settings;
+mod signer;
 mod store;
 
 pub use auth::{PeerIdentity, certificate_identity};
@@ -27,6 +29,7 @@ pub use files::{make_private_folder, read_private, write_private};
 pub use kubeconfig::kubeconfig;
 pub use logs::AgentDialer;
 pub use pki::{Authority, Credentials, PkiError, Role};
+pub use renewal::{ShownCertificate, renew};
 pub use reply::{Body, Reply};
 pub use serve::{TlsError, serve, tls_config};
 
@@ -34,4 +37,5 @@ pub use serve::{TlsError, serve, tls_config};
 pub type TlsServerConfig = rustls::ServerConfig;
 pub use server::{InProcess, Parts, Server};
 pub use settings::{Settings, Tolerations};
+pub use signer::Signer;
 pub use store::{FileStore, MemoryStore, Store, StoreError};

@@ -1,7 +1,7 @@
 //! The server's own certificates: an authority made at first start, a server certificate, client certificates per role.
 //!
 //! Everything lies below `pki/` of the data directory, readable by its owner only. The server certificate is made anew at
-//! every start, so it is always fresh; the authority stays.
+//! every start and while the server runs (see `renewal`), so it is always fresh; the authority stays.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::files::{read_private, write_private};
 /// How long the authority is good.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long the server's and the clients' certificates are good.
-const LEAF_LIFE: Duration = Duration::from_secs(365 * 86_400);
+pub(crate) const LEAF_LIFE: Duration = Duration::from_secs(365 * 86_400);
 /// Clocks of clients may be behind ours by this much.
 const BACKDATE: Duration = Duration::from_secs(3_600);
 

@@ -11,8 +11,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{PeerIdentity, certificate_identity};
-use crate::pki::Credentials;
+use crate::renewal::ShownCertificate;
 use crate::reply;
 use crate::server::Server;
 
@@ -45,7 +45,7 @@ pub(crate) fn tls_error(error: &dyn std::fmt::Display) -> TlsError {
 }
 
 /// Returns the TLS settings of a server that knows clients by certificates of an authority, and takes strangers too.
-pub fn tls_config(authority: &str, server: &Credentials) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+pub fn tls_config(authority: &str, shown: Arc<ShownCertificate>) -> Result<Arc<rustls::ServerConfig>, TlsError> {
     let bad = tls_error;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
@@ -56,15 +56,11 @@ pub fn tls_config(authority: &str, server: &Credentials) -> Result<Arc<rustls::S
         .allow_unauthenticated()
         .build()
         .map_err(|error| bad(&error))?;
-    let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(server.certificate.as_bytes()).collect::<Result<_, _>>().map_err(|error| bad(&error))?;
-    let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).map_err(|error| bad(&error))?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| bad(&error))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(|error| bad(&error))?;
+        .with_cert_resolver(shown);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -30,6 +30,7 @@ use crate::reply::{self, Reply};
 use crate::request::{self, Discovery, Route, Target};
 use crate::services::ServicePool;
 use crate::settings::Settings;
+use crate::signer::Signer;
 use crate::store::{Store, StoreError};
 
 /// The largest body that is read.
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) watches: handlers::watch::Watches,
     pub(crate) logs: Option<crate::logs::AgentDialer>,
     pub(crate) tokens: Option<Tokens>,
+    pub(crate) signer: Signer,
     catalog: RwLock<Arc<Catalog>>,
     rng: Mutex<Rng>,
     in_flight: Semaphore,
@@ -93,6 +95,8 @@ pub struct Parts {
     pub settings: Settings,
     /// Where bearer tokens are listed.
     pub token_file: Option<std::path::PathBuf>,
+    /// What signs the tokens of service accounts.
+    pub signer: Signer,
     /// How to reach the agents for logs.
     pub logs: Option<crate::logs::AgentDialer>,
 }
@@ -117,6 +121,7 @@ impl Server {
             watches: handlers::watch::Watches::default(),
             logs: parts.logs,
             tokens: parts.token_file.map(Tokens::new),
+            signer: parts.signer,
             rng: Mutex::new(Rng::new(parts.seed)),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
             synced: AtomicBool::new(false),
@@ -192,7 +197,13 @@ impl Server {
     /// Finds out who asks, and whether anybody may.
     fn admit(&self, parts: &http::request::Parts, route: &Route) -> Result<Identity, Status> {
         let open = matches!(route, Route::Version | Route::Health(..));
-        let identity = auth::authenticate(parts.extensions.get::<PeerIdentity>(), &parts.headers, self.0.tokens.as_ref())?;
+        let by_token = |token: &str| {
+            let listed = self.0.tokens.as_ref().and_then(|tokens| tokens.identity(token));
+            listed.or_else(|| {
+                registry::tokens::identity(&self.0.signer.verify(token)?, &self.0.hub.snapshot(), self.0.clock.now())
+            })
+        };
+        let identity = auth::authenticate(parts.extensions.get::<PeerIdentity>(), &parts.headers, by_token)?;
         match identity {
             Some(identity) => Ok(identity),
             None if open => Ok(Identity { user: "system:anonymous".into(), ..Identity::default() }),

@@ -104,6 +104,7 @@ async fn launch(directory: Option<&tempfile::TempDir>, gates: FeatureGates) -> R
         seed: 7,
         settings: Settings::default(),
         token_file: None,
+        signer: apiserver::Signer::ephemeral(),
         logs: None,
     };
     let server = Server::new(parts).map_err(|error| error.to_string())?;
@@ -182,6 +183,7 @@ fn idle() -> Result<Server, apiserver::StoreError> {
         seed: 0,
         settings: Settings::default(),
         token_file: None,
+        signer: apiserver::Signer::ephemeral(),
         logs: None,
     })
 }

@@ -62,3 +62,35 @@ fn a_node_sees_its_own_pods_only() {
     assert!(kubectl.refused("get pod theirs").contains("Forbidden"));
     assert!(kubectl.refused("get nodes n2").contains("Forbidden"));
 }
+
+#[test]
+fn a_token_stands_for_its_service_account() {
+    let Some(mut kubectl) = Kubectl::start() else { return };
+    kubectl.run("create serviceaccount robot");
+    let token = kubectl.run("create token robot --duration=20m").trim().to_owned();
+    assert!(kubectl.refused("create token nobody").contains("\"nobody\" not found"));
+    assert!(kubectl.refused("create token robot --duration=1m").contains("10 minutes"));
+    assert!(kubectl.run("api-resources").contains("serviceaccounts"));
+    let login = |kubectl: &mut Kubectl, token: &str| {
+        let ca = kubectl.plane.data_dir().join("pki/ca.crt");
+        let text = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": kubectl.plane.url(), "certificate-authority": ca}}],
+            "users": [{"name": "c", "user": {"token": token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        });
+        kubectl.kubeconfig = kubectl.plane.folder().join("robot");
+        std::fs::write(&kubectl.kubeconfig, text.to_string()).unwrap();
+    };
+    login(&mut kubectl, &token);
+    let who = super::table(&kubectl.run("auth whoami"));
+    assert!(who.contains("Username | system:serviceaccount:default:robot"), "{who}");
+    assert!(who.contains("[system:serviceaccounts system:serviceaccounts:default system:authenticated]"), "{who}");
+    assert!(kubectl.refused("get pods").contains("forbidden"), "it has no role");
+    login(&mut kubectl, &format!("{token}x"));
+    assert!(kubectl.refused("auth whoami").contains("logged in"));
+    kubectl.kubeconfig = kubectl.plane.kubeconfig();
+    kubectl.run("delete serviceaccount robot");
+    login(&mut kubectl, &token);
+    assert!(kubectl.refused("auth whoami").contains("logged in"), "a token dies with its account");
+}

@@ -123,6 +123,7 @@ impl Plane {
             seed: random(),
             settings: Settings::default(),
             token_file: None,
+            signer: apiserver::Signer::ephemeral(),
             logs: Some(dialer),
         })
         .unwrap();

@@ -1,4 +1,4 @@
-//! Subresources: status, scale, binding, eviction, log, finalize.
+//! Subresources: status, scale, binding, eviction, log, finalize, token.
 
 use std::sync::Arc;
 
@@ -33,9 +33,6 @@ pub(crate) async fn handle(
             "{name} is not available: standalone pods are local processes, use the tools of this machine instead"
         )));
     }
-    if kind.builtin() == Some(Builtin::ServiceAccount) && name == "token" {
-        return Err(Status::not_implemented("tokens of service accounts are not available yet; use `lifesign kubeconfig`"));
-    }
     let known = kind.resource.subresource(name).ok_or_else(Status::no_such_resource)?;
     if !known.verbs.contains(&verb) {
         return Err(Status::method_not_allowed(&subject, verb));
@@ -51,6 +48,7 @@ pub(crate) async fn handle(
         }
         ("eviction", _) => evict(server, kind, target, call).await,
         ("log", _) => crate::logs::log(server, target, call).await,
+        ("token", _) => token(server, target, call),
         ("finalize", _) => finalize(server, kind, target, call).await,
         _ => Err(Status::no_such_resource()),
     }
@@ -99,6 +97,18 @@ pub(crate) async fn bind(server: &Server, namespace: &str, pod: &str, binding: &
     server.set_object(pods, namespace, pod, dry_run, change).await?;
     let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(reply::value(StatusCode::CREATED, call.encoding, &success))
+}
+
+/// Signs a token for a service account.
+fn token(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let dry_run = query::dry_run(&call.parameters, "CreateOptions")?;
+    let request = body::object(call, true)?.value;
+    let (snapshot, id) = (server.0.hub.snapshot(), registry::meta::uuid(&mut server.rng()));
+    let granted = registry::tokens::grant(&target.namespace, &target.name, &request, &snapshot, server.0.clock.now(), &id)?;
+    let mut answer = granted.answer;
+    let signed = if dry_run { Some(String::new()) } else { server.0.signer.sign(&granted.claims) };
+    answer["status"]["token"] = signed.ok_or_else(|| Status::internal("the system has no randomness"))?.into();
+    Ok(reply::value(StatusCode::CREATED, call.encoding, &answer))
 }
 
 /// Deletes a pod on request of an eviction; there are no budgets, so it is always allowed.

@@ -34,6 +34,7 @@ fn open(store: Box<dyn Store>, threaded: bool) -> Server {
         seed: 11,
         settings: Settings::default(),
         token_file: None,
+        signer: apiserver::Signer::ephemeral(),
         logs: None,
     };
     Server::new(parts).unwrap()
@@ -71,7 +72,8 @@ impl Plane {
     fn live(&mut self) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let credentials = self.authority.server(&["localhost".into()], &[self.address.ip()]).unwrap();
-        let tls = tls_config(self.authority.certificate(), &credentials).unwrap();
+        let shown = apiserver::ShownCertificate::new(&credentials).unwrap();
+        let tls = tls_config(self.authority.certificate(), shown).unwrap();
         let listener = self.listener.try_clone().unwrap();
         let store = open_when_free(self.folder.path());
         let stop = CancellationToken::new();

@@ -60,7 +60,17 @@ impl Plane {
     async fn open(store: Box<dyn Store>, threaded: bool, gates: FeatureGates) -> Plane {
         let settings = Settings::default();
         let clock = Clock::system();
-        let parts = Parts { clock, gates, store, threaded, seed: 7, settings, token_file: None, logs: None };
+        let parts = Parts {
+            clock,
+            gates,
+            store,
+            threaded,
+            seed: 7,
+            settings,
+            token_file: None,
+            signer: apiserver::Signer::ephemeral(),
+            logs: None,
+        };
         let server = Server::new(parts).unwrap();
         let stop = CancellationToken::new();
         server.start(&[], stop.clone()).await.unwrap();
