@@ -7,6 +7,7 @@ mod known;
 mod messages;
 mod reports;
 mod status;
+mod view;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use known::{Instance, Instances, Pods};
 pub use messages::{ContainerNews, Effect, Finished, Input, Launch, Runtime, WorkerKey, status_write};
 use reports::{Reported, Reports, Told};
 use status::Writer;
+pub use view::View;
 use worker::{EntryChange, Worker};
 
 /// The agent's side of markers.

@@ -18,6 +18,7 @@ mod settings;
 mod start;
 mod status;
 mod stop;
+mod view;
 mod writer;
 
 pub use machine::PodMachine;
@@ -25,3 +26,4 @@ pub use messages::{Effect, Exit, Found, FoundState, Hook, HookResult, Input};
 pub use schedule::{Decision, Usage, pod_requests, schedule};
 pub use settings::Settings;
 pub use status::{CONTAINER_ID_PREFIX, Report};
+pub use view::{ContainerPhase, ContainerView};

@@ -39,6 +39,8 @@ pub struct PodMachine {
     /// A phase that does not follow from the containers any more, with its reason and message.
     pub(crate) fixed: Option<(PodPhase, String, String)>,
     pub(crate) changed: bool,
+    /// How often the status was computed.
+    pub(crate) revision: u64,
     pub(crate) report: Report,
     pub(crate) sent: Option<Report>,
     pub(crate) stored_ready: bool,
@@ -94,6 +96,7 @@ impl PodMachine {
             ending: None,
             fixed,
             changed: true,
+            revision: 0,
             stored_ready: stored.is_ready(),
             report: stored.clone(),
             sent: Some(stored),

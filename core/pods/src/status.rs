@@ -146,6 +146,7 @@ impl PodMachine {
         if !std::mem::take(&mut self.changed) {
             return;
         }
+        self.revision += 1;
         let phase = self.phase();
         if self.fixed.is_none() && self.ending.is_some() && !self.is_alive() && self.is_terminal() {
             self.fixed = Some((phase, String::new(), String::new()));

@@ -3,6 +3,8 @@
 //! Series of a pod go with its workers. What is a state and not a count (workers by phase, fields in use) is counted when
 //! somebody asks.
 
+mod markers;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,6 +18,12 @@ use prometheus_client::registry::Registry;
 
 use api::{HandlerKind, ProbeType};
 use probe::{Outcome, Report};
+
+pub(crate) use markers::MarkerLabels;
+use markers::MarkerMetrics;
+
+/// The `probe_type` of marker probes.
+pub(crate) const MARKER: &str = "Marker";
 
 /// A worker, as the kubelet's metrics name it.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -111,6 +119,7 @@ pub(crate) struct Metrics {
     pods: Gauge,
     events_dropped: Gauge,
     status_writes: Family<ReasonLabel, Counter>,
+    pub(crate) markers: MarkerMetrics,
 }
 
 impl Metrics {
@@ -148,6 +157,7 @@ impl Metrics {
         all.register("lifesign_agent_events_dropped", "Events that could not be written", events_dropped.clone());
         let status_writes = Family::<ReasonLabel, Counter>::default();
         all.register("lifesign_agent_status_writes", "Status writes of pods by how they ended", status_writes.clone());
+        let markers = MarkerMetrics::register(&mut all);
         Metrics {
             probes,
             all,
@@ -164,6 +174,7 @@ impl Metrics {
             pods,
             events_dropped,
             status_writes,
+            markers,
         }
     }
 
@@ -174,20 +185,24 @@ impl Metrics {
 
     /// An attempt of a container's worker ended.
     pub(crate) fn ended(&self, worker: &WorkerLabels, pod_uid: &str, handler: HandlerKind, report: &Report, took: Duration) {
-        let took = took.as_secs_f64();
-        let result = match report.outcome {
-            Outcome::Success | Outcome::Warning => "successful",
-            Outcome::Failure => "failed",
-            Outcome::Unknown => "unknown",
-            Outcome::Error => "error",
-        };
+        let result = result_name(report.outcome);
         self.results.get_or_create(&result_labels(worker, pod_uid, result)).inc();
         if result == "successful" {
-            self.durations.get_or_create(worker).observe(took);
+            self.durations.get_or_create(worker).observe(took.as_secs_f64());
         }
+        self.attempted(worker.probe_type, handler, report, took);
+    }
+
+    /// An attempt of a marker's worker ended.
+    pub(crate) fn marker_ended(&self, worker: &MarkerLabels, handler: HandlerKind, report: &Report, took: Duration) {
+        self.markers.ended(worker, result_name(report.outcome));
+        self.attempted(MARKER, handler, report, took);
+    }
+
+    fn attempted(&self, probe_type: &'static str, handler: HandlerKind, report: &Report, took: Duration) {
         let outcome = outcome_name(report.outcome);
-        let labels = AttemptLabels { probe_type: worker.probe_type, handler: handler.field(), outcome };
-        self.attempts.get_or_create(&labels).observe(took);
+        let labels = AttemptLabels { probe_type, handler: handler.field(), outcome };
+        self.attempts.get_or_create(&labels).observe(took.as_secs_f64());
         if let Some(reason) = report.discarded {
             self.discarded.get_or_create(&ReasonLabel { reason: reason.name() }).inc();
         }
@@ -203,6 +218,10 @@ impl Metrics {
 
     pub(crate) fn overran(&self, probe: ProbeType, handler: HandlerKind) {
         self.overruns.get_or_create(&OverrunLabels { probe_type: probe.name(), handler: handler.field() }).inc();
+    }
+
+    pub(crate) fn marker_overran(&self, handler: HandlerKind) {
+        self.overruns.get_or_create(&OverrunLabels { probe_type: MARKER, handler: handler.field() }).inc();
     }
 
     pub(crate) fn stale(&self) {
@@ -255,6 +274,16 @@ pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::Success => "success",
         Outcome::Warning => "warning",
         Outcome::Failure => "failure",
+        Outcome::Unknown => "unknown",
+        Outcome::Error => "error",
+    }
+}
+
+/// Returns the word for an outcome, as the kubelet's metrics have it.
+fn result_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Success | Outcome::Warning => "successful",
+        Outcome::Failure => "failed",
         Outcome::Unknown => "unknown",
         Outcome::Error => "error",
     }

@@ -10,6 +10,7 @@ mod effects;
 mod hooks;
 mod local;
 mod mail;
+mod markers;
 mod views;
 mod writes;
 
@@ -18,6 +19,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::marker::NodePodProbe;
 use api::pod::PodIp;
 use api::{Pod, Service};
 use futures::StreamExt;
@@ -37,6 +39,7 @@ use attempts::Attempts;
 pub(crate) use containers::Surround;
 use local::Local;
 pub(crate) use mail::{Ask, Mail};
+use markers::{MARKERS, Markers};
 use writes::Writes;
 
 /// Letters that wait for the loop: senders wait when it is full, so this only bounds memory.
@@ -88,6 +91,7 @@ pub(crate) struct Supervisor {
     timers: BTreeSet<(Time, u64)>,
     attempts: Attempts,
     writes: Writes,
+    markers: Markers,
     drains: Option<Drains>,
     services: HashMap<String, Service>,
     on_stop: OnStop,
@@ -100,17 +104,18 @@ impl Supervisor {
     /// Runs pods until told to stop, and then until they have stopped.
     pub(crate) async fn run(parts: Parts, stop: CancellationToken) {
         let (client, node) = (parts.surround.client.clone(), parts.surround.node.clone());
-        let mut inbox = parts.inbox;
+        let (mut inbox, mut rng) = (parts.inbox, parts.rng);
         let mut this = Supervisor {
             drains: parts.drains,
             attempts: Attempts::new(parts.network_probes, parts.exec_probes),
             surround: parts.surround,
             pool: parts.pool,
-            settings: parts.settings,
             adopted: parts.adopted,
             metrics: parts.metrics,
             events: parts.events,
-            rng: parts.rng,
+            markers: Markers::new(parts.settings.node.clone(), rng.fork()),
+            settings: parts.settings,
+            rng,
             pods: HashMap::new(),
             by_uid: HashMap::new(),
             serial: 0,
@@ -126,6 +131,8 @@ impl Supervisor {
         let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         let mut pods = pin!(watch::<Pod>(objects(&client, ""), own));
         let mut services = pin!(watch::<Service>(objects(&client, ""), watcher::Config::default()));
+        let named = watcher::Config::default().fields(&format!("metadata.name={node}"));
+        let mut node_pod_probes = pin!(watch::<NodePodProbe>(objects(&client, ""), named));
         let mut mail = Vec::with_capacity(BATCH);
         let mut give_up_at = None;
         let clock = this.surround.clock.clone();
@@ -140,6 +147,7 @@ impl Supervisor {
                 }
                 Some(seen) = pods.next() => this.pod_seen(seen),
                 Some(seen) = services.next() => this.service_seen(seen),
+                Some(seen) = node_pod_probes.next() => this.node_pod_probe_seen(seen),
                 () = clock.sleep_until(deadline) => {}
                 () = clock.sleep_until(give_up_at) => break,
             }
@@ -167,7 +175,10 @@ impl Supervisor {
         let mut due = std::mem::take(&mut self.due);
         due.extend(self.timers.range(..=(self.now(), u64::MAX)).map(|(_, key)| *key));
         for key in due.drain(..) {
-            self.step(key, None);
+            match key {
+                MARKERS => self.step_markers(None),
+                pod => self.step(pod, None),
+            }
         }
         self.due = due;
     }
@@ -189,6 +200,7 @@ impl Supervisor {
             self.perform(now, key, effect);
         }
         self.effects = effects;
+        self.tell_markers(key);
     }
 
     fn pod_seen(&mut self, seen: Seen<Pod>) {

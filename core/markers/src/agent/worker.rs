@@ -124,7 +124,7 @@ impl Worker {
         }
     }
 
-    fn is_scheduled(&self) -> bool {
+    pub(super) fn is_scheduled(&self) -> bool {
         self.schedule.due().is_some() || self.schedule.running().is_some()
     }
 
@@ -135,7 +135,7 @@ impl Worker {
         Some(attempt.due)
     }
 
-    fn period(&self, node: &NodePolicy) -> std::time::Duration {
+    pub(super) fn period(&self, node: &NodePolicy) -> std::time::Duration {
         let is_success = self.reports.state() == Some(ProbeState::Succeeded);
         self.timing.period(node.policy, Progress { reached_success: self.reached, is_success })
     }

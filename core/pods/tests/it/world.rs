@@ -112,7 +112,11 @@ impl World {
             self.processes.iter_mut().filter(|process| process.id == *id).for_each(|process| process.told = true);
         }
         let mut effects = Vec::new();
+        let seen = |machine: &PodMachine| (machine.revision(), format!("{:?}", machine.containers().collect::<Vec<_>>()));
+        let before = seen(&self.machine);
         self.machine.step(self.now, input, &mut effects);
+        let after = seen(&self.machine);
+        assert!(before.0 != after.0 || before.1 == after.1, "unnoticed: {} -> {}", before.1, after.1);
         for effect in effects {
             self.perform(effect);
         }

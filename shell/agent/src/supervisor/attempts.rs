@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use api::pod::{ContainerPort, Probe};
 use api::{HandlerKind, ProbeType};
 use machine::Time;
+use markers::agent::WorkerKey;
 use probe::http::Target;
 use probe::queue::Ticket;
 use probe::timing::handler_of;
@@ -16,16 +18,18 @@ use tokio::task::AbortHandle;
 use super::Supervisor;
 use super::containers::Surround;
 use super::hooks::VERSION;
-use super::local::{Past, Processes, place};
+use super::local::{Local, Past, Processes, place};
 use super::mail::Mail;
 use super::views::spec_of;
+use crate::container::Running;
 use crate::executors::Executor;
 use crate::listeners::{ANSWERED_BY_ANOTHER, Owner, owner};
 
 /// A probe of a container instance, ready to be carried out again and again.
 pub(super) struct Prepared {
     pub(super) handler: HandlerKind,
-    executor: Option<Executor>,
+    /// Or what every attempt amounts to.
+    executor: Result<Executor, Report>,
     /// Where the pod itself is asked; `None`: somewhere else, or not over the network.
     pod_address: Option<SocketAddr>,
     /// It is known that the pod itself answers there.
@@ -51,11 +55,18 @@ enum Kind {
     Exec,
 }
 
+/// Whose attempt.
+#[derive(Clone)]
+pub(crate) enum Whose {
+    /// That of a container's probe.
+    Container { pod: u64, container: Arc<str>, probe: ProbeType },
+    /// That of a marker.
+    Marker(Arc<WorkerKey>),
+}
+
 /// An attempt that waits for its place.
 struct Work {
-    pod: u64,
-    container: Arc<str>,
-    probe: ProbeType,
+    whose: Whose,
     attempt: u32,
     due: Time,
     timeout: Duration,
@@ -100,13 +111,35 @@ impl Supervisor {
     /// Queues an attempt that is due.
     pub(super) fn launch(&mut self, key: u64, container: Arc<str>, launch: Launch) {
         let Some(prepared) = self.prepared(key, &container, launch.probe) else { return };
-        let kind = if prepared.handler == HandlerKind::Exec { Kind::Exec } else { Kind::Network };
         let Launch { probe, attempt, due, timeout, .. } = launch;
-        let work = Work { pod: key, container: Arc::clone(&container), probe, attempt, due, timeout, prepared };
-        let ticket = self.attempts.lane(kind).push(due, Some(probe), work);
-        if let Some(local) = self.pods.get_mut(&key) {
-            let worker = &mut local.unit(&container).workers[place(probe)];
-            worker.under = Some(Under { attempt, kind, stage: Stage::Waiting(ticket) });
+        let whose = Whose::Container { pod: key, container, probe };
+        self.queue(whose, Some(probe), attempt, (due, timeout), prepared);
+    }
+
+    /// Queues an attempt; `probe` is `None` for that of a marker.
+    pub(super) fn queue(
+        &mut self,
+        whose: Whose,
+        probe: Option<ProbeType>,
+        attempt: u32,
+        (due, timeout): (Time, Duration),
+        prepared: Arc<Prepared>,
+    ) {
+        let kind = if prepared.handler == HandlerKind::Exec { Kind::Exec } else { Kind::Network };
+        let work = Work { whose: whose.clone(), attempt, due, timeout, prepared };
+        let ticket = self.attempts.lane(kind).push(due, probe, work);
+        if let Some(under) = self.under(&whose) {
+            *under = Some(Under { attempt, kind, stage: Stage::Waiting(ticket) });
+        }
+    }
+
+    /// Returns where the attempt of a worker is kept while it waits or runs; `None`: the worker is gone.
+    fn under(&mut self, whose: &Whose) -> Option<&mut Option<Under>> {
+        match whose {
+            Whose::Container { pod, container, probe } => {
+                Some(&mut self.pods.get_mut(pod)?.unit(container).workers[place(*probe)].under)
+            }
+            Whose::Marker(key) => self.markers.under(key),
         }
     }
 
@@ -118,20 +151,7 @@ impl Supervisor {
         }
         let running = local.units.get(container)?.running.clone()?;
         let (spec, stored) = spec_of(local, container, probe)?;
-        let ip = local.ip(&self.surround);
-        let host_network = local.machine.pod().spec.host_network;
-        let pod_ip = Some(ip.as_str()).filter(|ip| !ip.is_empty());
-        let target = Target { pod_ip, ports: &spec.ports, version: VERSION };
-        let executor = Executor::new(stored, &target, host_network, &running);
-        let own_ip = local.address.map(IpAddr::V4);
-        let asked = executor.as_ref().and_then(Executor::address);
-        let prepared = Arc::new(Prepared {
-            handler: handler_of(stored).unwrap_or(HandlerKind::HttpGet),
-            pod_address: asked.filter(|address| !host_network && Some(address.ip()) == own_ip),
-            executor,
-            own: AtomicBool::new(false),
-            processes: Arc::clone(&local.processes),
-        });
+        let prepared = Arc::new(Prepared::new(local, &self.surround, stored, &spec.ports, &running));
         local.unit(container).workers[place(probe)].prepared = Some(Arc::clone(&prepared));
         Some(prepared)
     }
@@ -142,28 +162,33 @@ impl Supervisor {
             while let Some(work) = self.attempts.lane(kind).begin() {
                 let now = self.now();
                 self.metrics.began(work.prepared.handler, now.since(work.due));
-                let Some(local) = self.pods.get_mut(&work.pod) else {
+                let (whose, attempt) = (work.whose.clone(), work.attempt);
+                if self.under(&whose).is_none() {
                     self.attempts.lane(kind).done();
                     continue;
-                };
-                let (container, place, attempt) = (Arc::clone(&work.container), place(work.probe), work.attempt);
+                }
                 // Not one of the agent's tasks: there are many, each is short, and each can be given up.
                 let task = tokio::spawn(carry_out(Arc::clone(&self.surround), work, now));
-                let under = Under { attempt, kind, stage: Stage::Running(task.abort_handle()) };
-                local.unit(&container).workers[place].under = Some(under);
+                if let Some(under) = self.under(&whose) {
+                    *under = Some(Under { attempt, kind, stage: Stage::Running(task.abort_handle()) });
+                }
             }
         }
     }
 
     /// Takes the end of an attempt; one that was given up is not told.
     pub(super) fn attempt_ended(&mut self, letter: Mail) {
-        let Mail::Attempt { pod, container, probe, attempt, report, began, ended } = letter else { return };
+        let Mail::Attempt { whose, attempt, report, began, ended } = letter else { return };
+        let Some(under) = self.under(&whose).and_then(|under| under.take_if(|under| under.attempt == attempt)) else { return };
+        self.attempts.done(&under);
+        let (pod, container, probe) = match whose {
+            Whose::Container { pod, container, probe } => (pod, container, probe),
+            Whose::Marker(key) => return self.marker_attempt_ended(&key, &report, began, ended),
+        };
         let Some(local) = self.pods.get_mut(&pod) else { return };
         let labels = local.labels(&container, probe);
         let uid = local.machine.uid().to_owned();
         let worker = &mut local.unit(&container).workers[place(probe)];
-        let Some(under) = worker.under.take_if(|under| under.attempt == attempt) else { return };
-        self.attempts.done(&under);
         worker.remember(Past { began, ended, outcome: report.outcome });
         if let Some(prepared) = &worker.prepared {
             self.metrics.ended(&labels, &uid, prepared.handler, &report, ended.since(began));
@@ -188,15 +213,50 @@ impl Supervisor {
 
 async fn carry_out(surround: Arc<Surround>, work: Work, began: Time) {
     let report = match &work.prepared.executor {
-        Some(executor) => work.prepared.judged(executor.run(work.timeout).await).await,
-        None => Report::failure("the probe has no handler"),
+        Ok(executor) => work.prepared.judged(executor.run(work.timeout).await).await,
+        Err(report) => report.clone(),
     };
-    let Work { pod, container, probe, attempt, .. } = work;
+    let Work { whose, attempt, .. } = work;
     let ended = surround.clock.now();
-    surround.tell(Mail::Attempt { pod, container, probe, attempt, report, began, ended }).await;
+    surround.tell(Mail::Attempt { whose, attempt, report, began, ended }).await;
 }
 
 impl Prepared {
+    /// Prepares a probe of a container instance.
+    pub(super) fn new(
+        local: &Local,
+        surround: &Surround,
+        probe: &Probe,
+        ports: &[ContainerPort],
+        running: &Arc<Running>,
+    ) -> Prepared {
+        let ip = local.ip(surround);
+        let host_network = local.machine.pod().spec.host_network;
+        let pod_ip = Some(ip.as_str()).filter(|ip| !ip.is_empty());
+        let target = Target { pod_ip, ports, version: VERSION };
+        let executor = Executor::new(probe, &target, host_network, running);
+        let own_ip = local.address.map(IpAddr::V4);
+        let asked = executor.as_ref().and_then(Executor::address);
+        Prepared {
+            handler: handler_of(probe).unwrap_or(HandlerKind::HttpGet),
+            pod_address: asked.filter(|address| !host_network && Some(address.ip()) == own_ip),
+            executor: executor.ok_or_else(|| Report::failure("the probe has no handler")),
+            own: AtomicBool::new(false),
+            processes: Arc::clone(&local.processes),
+        }
+    }
+
+    /// Returns a probe of an instance that is gone: every attempt amounts to the same.
+    pub(super) fn of_nobody(probe: &Probe, report: Report) -> Prepared {
+        Prepared {
+            handler: handler_of(probe).unwrap_or(HandlerKind::HttpGet),
+            pod_address: None,
+            executor: Err(report),
+            own: AtomicBool::new(false),
+            processes: Processes::default(),
+        }
+    }
+
     /// Turns the first success into a failure if it was not the pod that answered.
     async fn judged(&self, report: Report) -> Report {
         let Some(address) = self.pod_address else { return report };

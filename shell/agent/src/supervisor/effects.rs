@@ -15,6 +15,7 @@ use super::containers::{self, Surround};
 use super::hooks;
 use super::local::{Local, place};
 use super::mail::{Ask, Mail};
+use super::markers::MARKERS;
 use crate::layout::mark_interrupted;
 use crate::metrics::WorkerLabels;
 use crate::requests;
@@ -79,6 +80,9 @@ impl Supervisor {
 
     fn written(&mut self, pod: u64, result: Result<(), api::WriteError>) {
         self.writes.done();
+        if pod == MARKERS {
+            return self.markers_written(result);
+        }
         let now = self.now();
         self.metrics.wrote(match result {
             Ok(()) => "ok",
@@ -255,6 +259,7 @@ impl Supervisor {
         self.cancel_all(key);
         let Some(local) = self.pods.remove(&key) else { return };
         self.by_uid.remove(local.machine.uid());
+        self.step_markers(Some(markers::agent::Input::PodGone { uid: local.machine.uid().to_owned() }));
         if let Some(at) = local.timer {
             self.timers.remove(&(at, key));
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use api::ProbeType;
 use machine::Time;
+use markers::agent::ContainerNews;
 use pods::{Hook, PodMachine};
 use probe::Outcome;
 use serde_json::Value;
@@ -41,6 +42,9 @@ pub(super) struct Local {
     pub(super) changed_at: Option<Time>,
     /// When the attempt ended that the machine is being told of.
     pub(super) attempt_at: Option<Time>,
+    /// What the markers' machine was told of the containers, and when that was worth a look.
+    pub(super) told: HashMap<String, ContainerNews>,
+    pub(super) revision: u64,
 }
 
 /// A container of a pod on this node.
@@ -151,6 +155,8 @@ impl Local {
             drain_awaited: false,
             changed_at: None,
             attempt_at: None,
+            told: HashMap::new(),
+            revision: 0,
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{ProbeType, WriteError};
+use api::WriteError;
 use machine::Time;
 use pods::Input;
 use probe::Report;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::attempts::Whose;
 use crate::container::Running;
 use crate::metrics::Census;
 
@@ -22,8 +23,8 @@ pub(crate) enum Mail {
     /// Something that somebody should be told about a pod.
     Warning { pod: u64, message: String },
     /// An attempt has ended.
-    Attempt { pod: u64, container: Arc<str>, probe: ProbeType, attempt: u32, report: Report, began: Time, ended: Time },
-    /// A status write has ended.
+    Attempt { whose: Whose, attempt: u32, report: Report, began: Time, ended: Time },
+    /// A status write has ended, of a pod or of [`MARKERS`](super::MARKERS).
     Written { pod: u64, result: Result<(), WriteError> },
     /// Somebody wants to know something.
     Ask(Ask),

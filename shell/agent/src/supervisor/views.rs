@@ -1,21 +1,26 @@
 //! What people and metrics see of the workers.
 
+use std::time::Duration;
+
+use api::marker::ProbeState;
 use api::pod::{Container, Probe};
-use api::{Gate, HandlerKind, ProbeType, Timestamp};
+use api::{FeatureGates, Gate, HandlerKind, ProbeType, Timestamp};
+use markers::agent::View;
 use probe::Phase;
 use probe::timing::handler_of;
 use serde_json::{Value, json};
 
 use super::Supervisor;
 use super::local::{Local, Past, place};
-use crate::metrics::{Census, PhaseLabels, outcome_name};
+use crate::metrics::{Census, MARKER, PhaseLabels, outcome_name};
 
 impl Supervisor {
     /// Returns every worker with what it does and its last outcomes.
     pub(super) fn probes(&self) -> Value {
         let mut locals: Vec<&Local> = self.pods.values().collect();
         locals.sort_by_key(|local| (&local.namespace, &local.name));
-        let workers: Vec<Value> = locals.into_iter().flat_map(workers_of).collect();
+        let mut workers: Vec<Value> = locals.into_iter().flat_map(workers_of).collect();
+        workers.extend(self.markers.machine.views().map(|view| marker_worker(&view)));
         json!({"node": self.surround.node, "workers": workers})
     }
 
@@ -30,23 +35,51 @@ impl Supervisor {
                 if view.phase == Phase::Ended {
                     continue;
                 }
-                let phase = phase_name(view.phase);
-                let handler = handler_of(probe).unwrap_or(HandlerKind::HttpGet).field();
-                *census.workers.entry(PhaseLabels { probe_type: view.probe.name(), handler, phase }).or_default() += 1;
-                let fields = [
-                    ("initialDelayMilliseconds", probe.initial_delay_milliseconds, Gate::SubSecondProbes),
-                    ("periodMilliseconds", probe.period_milliseconds, Gate::SubSecondProbes),
-                    ("timeoutMilliseconds", probe.timeout_milliseconds, Gate::SubSecondProbeTimeouts),
-                ];
-                for (field, value, gate) in fields {
-                    if value.is_some() && gates.enabled(gate) {
-                        *census.offsets.entry(field).or_default() += 1;
-                    }
-                }
+                count(&mut census, view.probe.name(), probe, view.phase, gates);
             }
+        }
+        for view in self.markers.machine.views() {
+            count(&mut census, MARKER, view.probe, view.phase, gates);
         }
         census
     }
+}
+
+/// Counts a worker and the fields that it uses.
+fn count(census: &mut Census, probe_type: &'static str, probe: &Probe, phase: Phase, gates: &FeatureGates) {
+    let handler = handler_of(probe).unwrap_or(HandlerKind::HttpGet).field();
+    *census.workers.entry(PhaseLabels { probe_type, handler, phase: phase_name(phase) }).or_default() += 1;
+    let fields = [
+        ("initialDelayMilliseconds", probe.initial_delay_milliseconds, Gate::SubSecondProbes),
+        ("periodMilliseconds", probe.period_milliseconds, Gate::SubSecondProbes),
+        ("timeoutMilliseconds", probe.timeout_milliseconds, Gate::SubSecondProbeTimeouts),
+    ];
+    for (field, value, gate) in fields {
+        if value.is_some() && gates.enabled(gate) {
+            *census.offsets.entry(field).or_default() += 1;
+        }
+    }
+}
+
+fn marker_worker(view: &View<'_>) -> Value {
+    json!({
+        "namespace": view.namespace,
+        "pod": view.pod,
+        "uid": view.key.uid,
+        "container": view.container,
+        "probe": MARKER,
+        "marker": view.key.entry,
+        "handler": handler_of(view.probe).map(HandlerKind::field),
+        "phase": phase_name(view.phase),
+        "due": view.due.map(|due| Timestamp(due).micro()),
+        "periodMilliseconds": millis(view.period),
+        "timeoutMilliseconds": millis(view.timeout),
+        "result": view.state.map(ProbeState::name),
+    })
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn workers_of(local: &Local) -> Vec<Value> {
@@ -63,8 +96,8 @@ fn workers_of(local: &Local) -> Vec<Value> {
             "handler": handler.map(HandlerKind::field),
             "phase": phase_name(view.phase),
             "due": view.due.map(|due| Timestamp(due).micro()),
-            "periodMilliseconds": u64::try_from(view.period.as_millis()).unwrap_or(u64::MAX),
-            "timeoutMilliseconds": u64::try_from(view.timeout.as_millis()).unwrap_or(u64::MAX),
+            "periodMilliseconds": millis(view.period),
+            "timeoutMilliseconds": millis(view.timeout),
             "result": view.result.map(|result| format!("{result:?}")),
             "outcomes": outcomes,
         })

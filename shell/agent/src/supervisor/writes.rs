@@ -59,7 +59,7 @@ impl Supervisor {
 async fn send(surround: Arc<Surround>, pod: u64, write: Box<Write>) {
     let result = requests::write(&surround.client, &write, TIMEOUT).await;
     if let Err(error) = result {
-        tracing::warn!(namespace = write.namespace, pod = write.name, %error, "the status of a pod could not be written");
+        tracing::warn!(kind = write.plural, namespace = write.namespace, name = write.name, %error, "a status could not be written");
     }
     surround.tell(Mail::Written { pod, result }).await;
 }

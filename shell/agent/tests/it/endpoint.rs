@@ -57,7 +57,7 @@ impl ServerCertVerifier for AnyServer {
 }
 
 /// Asks the endpoint with a client certificate, or without.
-async fn ask(plane: &Plane, credentials: Option<Credentials>, path: &str) -> (u16, String) {
+pub(crate) async fn ask(plane: &Plane, credentials: Option<Credentials>, path: &str) -> (u16, String) {
     let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()

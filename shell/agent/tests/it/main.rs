@@ -7,6 +7,7 @@ mod commands;
 mod containers;
 mod endpoint;
 mod logs;
+mod markers;
 mod plane;
 mod pods;
 mod probes;

@@ -128,7 +128,8 @@ impl Plane {
         })
         .unwrap();
         self.server_stop = CancellationToken::new();
-        server.start(&[], self.server_stop.clone()).await.unwrap();
+        let custom = testkit::vectors::yaml(api::crds::NODE_POD_PROBES).unwrap();
+        server.start(&[custom], self.server_stop.clone()).await.unwrap();
         *self.shared.0.lock().unwrap() = Some(server);
     }
 

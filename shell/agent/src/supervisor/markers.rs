@@ -1,0 +1,216 @@
+//! Probes of markers on this node: feeds `markers::Agent` and carries out what it says.
+//!
+//! The machine shares everything with those of pods: the loop, the timer queue (as [`MARKERS`]), the places for attempts,
+//! the queue of status writes. It learns of containers from the machines of their pods, before anybody else does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::WriteError;
+use api::marker::NodePodProbe;
+use machine::{Machine, Rng, Time};
+use markers::agent::{Agent, ContainerNews, Effect, Finished, Input, Launch, Runtime, WorkerKey, status_write};
+use pods::{ContainerPhase, ContainerView};
+use probe::outcome::Discarded;
+use probe::{NodePolicy, Report};
+use runtime::Seen;
+
+use super::Supervisor;
+use super::attempts::{Prepared, Under, Whose};
+use crate::metrics::MarkerLabels;
+
+/// The key of the markers' machine where pods have theirs; no pod gets it.
+pub(crate) const MARKERS: u64 = 0;
+
+/// The markers' machine, and what it does not know of: processes and attempts.
+pub(super) struct Markers {
+    pub(super) machine: Agent,
+    workers: HashMap<Arc<WorkerKey>, Worker>,
+    timer: Option<Time>,
+    effects: Vec<Effect>,
+    attempts: u32,
+    suppressed: u64,
+}
+
+/// What the loop keeps of a worker.
+struct Worker {
+    labels: MarkerLabels,
+    /// Made by the first attempt on an instance.
+    prepared: Option<Arc<Prepared>>,
+    /// The instance that is asked.
+    container_id: String,
+    under: Option<Under>,
+}
+
+impl Markers {
+    pub(super) fn new(node: NodePolicy, rng: Rng) -> Markers {
+        let machine = Agent::new(node, rng);
+        Markers { machine, workers: HashMap::new(), timer: None, effects: Vec::new(), attempts: 0, suppressed: 0 }
+    }
+
+    /// Returns where the attempt of a worker is kept while it waits or runs; `None`: the worker is gone.
+    pub(super) fn under(&mut self, key: &WorkerKey) -> Option<&mut Option<Under>> {
+        self.workers.get_mut(key).map(|worker| &mut worker.under)
+    }
+}
+
+impl Supervisor {
+    /// Takes what the API has of the node's own object.
+    pub(super) fn node_pod_probe_seen(&mut self, seen: Seen<NodePodProbe>) {
+        match seen {
+            Seen::Applied(object) if object.view.metadata.name == self.surround.node => {
+                self.step_markers(Some(Input::Spec(Box::new(object.view))));
+            }
+            Seen::Deleted(object) if object.view.metadata.name == self.surround.node => self.step_markers(Some(Input::NoSpec)),
+            Seen::Applied(_) | Seen::Deleted(_) | Seen::Synced => {}
+        }
+    }
+
+    /// Tells the markers' machine what has become of a pod's containers.
+    pub(super) fn tell_markers(&mut self, pod: u64) {
+        let Some(local) = self.pods.get_mut(&pod) else { return };
+        let revision = local.machine.revision();
+        if std::mem::replace(&mut local.revision, revision) == revision {
+            return;
+        }
+        let uid = local.machine.uid();
+        let all: Vec<ContainerNews> = local.machine.containers().map(|view| news(uid, &view)).collect();
+        for news in all {
+            let told = self.pods.get_mut(&pod).and_then(|local| local.told.insert(news.name.clone(), news.clone()));
+            if told.as_ref() != Some(&news) {
+                self.step_markers(Some(Input::Container(news)));
+            }
+        }
+    }
+
+    /// Tells the markers' machine something and does what it says.
+    pub(super) fn step_markers(&mut self, input: Option<Input>) {
+        let now = self.now();
+        let markers = &mut self.markers;
+        let mut effects = std::mem::take(&mut markers.effects);
+        markers.machine.step(now, input, &mut effects);
+        let wanted = markers.machine.deadline();
+        if markers.timer != wanted {
+            if let Some(before) = std::mem::replace(&mut markers.timer, wanted) {
+                self.timers.remove(&(before, MARKERS));
+            }
+            self.timers.extend(wanted.map(|at| (at, MARKERS)));
+        }
+        let suppressed = markers.machine.messages_suppressed();
+        self.metrics.markers.suppressed(suppressed - std::mem::replace(&mut markers.suppressed, suppressed));
+        for effect in effects.drain(..) {
+            self.perform_marker(effect);
+        }
+        self.markers.effects = effects;
+    }
+
+    fn perform_marker(&mut self, effect: Effect) {
+        match effect {
+            Effect::Launch(launch) => self.launch_marker(*launch),
+            Effect::Abandon(key) => {
+                if let Some(under) = self.markers.under(&key).and_then(Option::take) {
+                    self.attempts.cancel(&under);
+                }
+            }
+            Effect::Started(key) => {
+                let labels = MarkerLabels::new(self.markers.machine.namespace(&key).unwrap_or_default(), &key.entry);
+                self.metrics.markers.worker_began(&labels);
+                let worker = Worker { labels, prepared: None, container_id: String::new(), under: None };
+                self.markers.workers.insert(Arc::new(key), worker);
+            }
+            Effect::Stopped(key) => {
+                let Some(worker) = self.markers.workers.remove(&key) else { return };
+                self.metrics.markers.worker_ended(&worker.labels);
+                if let Some(under) = worker.under {
+                    self.attempts.cancel(&under);
+                }
+            }
+            Effect::Updated(key) => {
+                if let Some(worker) = self.markers.workers.get_mut(&key) {
+                    worker.prepared = None;
+                }
+            }
+            Effect::Reported { worker, state, changed, .. } => {
+                let Some(known) = self.markers.workers.get(&worker) else { return };
+                if changed {
+                    self.metrics.markers.changed(&known.labels, state);
+                    tracing::info!(uid = worker.uid, probe = worker.entry, state = state.name(), "marker probe state");
+                }
+            }
+            Effect::Overran(key) => {
+                let handler = self.markers.workers.get(&key).and_then(|worker| Some(worker.prepared.as_ref()?.handler));
+                if let Some(handler) = handler {
+                    self.metrics.marker_overran(handler);
+                }
+            }
+            Effect::Stale(_) => self.metrics.stale(),
+            // A change of state decides about traffic as readiness does.
+            Effect::Write(status) => {
+                self.writes.push(MARKERS, Box::new(status_write(&self.surround.node, &status)), true);
+            }
+            Effect::Note(note) => self.events.say(note),
+        }
+    }
+
+    fn launch_marker(&mut self, launch: Launch) {
+        let Launch { worker: key, container, container_id, probe, timeout, due, .. } = launch;
+        let Some(worker) = self.markers.workers.get_mut(&key) else { return };
+        if worker.container_id != container_id {
+            (worker.prepared, worker.container_id) = (None, container_id);
+        }
+        let prepared = match &worker.prepared {
+            Some(prepared) => Arc::clone(prepared),
+            None => {
+                // The address is that of the pod as this node knows it: an object that says otherwise is not believed.
+                let local = self.by_uid.get(&key.uid).and_then(|pod| self.pods.get(pod));
+                let running = local.and_then(|local| Some((local, local.running(&container, &worker.container_id)?)));
+                let prepared = Arc::new(match running {
+                    Some((local, running)) => Prepared::new(local, &self.surround, &probe, &[], running),
+                    None => Prepared::of_nobody(&probe, Report::error(Discarded::Runtime, "the container has ended")),
+                });
+                worker.prepared = running.map(|_| Arc::clone(&prepared));
+                prepared
+            }
+        };
+        self.markers.attempts = self.markers.attempts.wrapping_add(1);
+        let attempt = self.markers.attempts;
+        self.queue(Whose::Marker(Arc::new(key)), None, attempt, (due, timeout), prepared);
+    }
+
+    /// Takes the end of an attempt that was not given up.
+    pub(super) fn marker_attempt_ended(&mut self, key: &WorkerKey, report: &Report, began: Time, ended: Time) {
+        let Some(worker) = self.markers.workers.get(key) else { return };
+        if let Some(prepared) = &worker.prepared {
+            self.metrics.marker_ended(&worker.labels, prepared.handler, report, ended.since(began));
+        }
+        let end = Finished {
+            worker: key.clone(),
+            container_id: worker.container_id.clone(),
+            began,
+            outcome: report.outcome,
+            message: report.marker_message(),
+        };
+        self.step_markers(Some(Input::Finished(end)));
+    }
+
+    /// Takes the end of a write of the node's object.
+    pub(super) fn markers_written(&mut self, result: Result<(), WriteError>) {
+        self.metrics.markers.wrote(result);
+        self.step_markers(Some(Input::Written(result)));
+    }
+}
+
+fn news(uid: &str, view: &ContainerView<'_>) -> ContainerNews {
+    ContainerNews {
+        uid: uid.to_owned(),
+        name: view.name.to_owned(),
+        id: view.id.unwrap_or_default().to_owned(),
+        runtime: match view.phase {
+            ContainerPhase::Running => Runtime::Running,
+            ContainerPhase::New => Runtime::Waiting,
+            ContainerPhase::Ended => Runtime::Terminated,
+        },
+        started_at: view.started_at,
+        started: view.started,
+    }
+}
