@@ -1,12 +1,12 @@
 //! `lifesign agent`: the node agent as a process of its own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use agent::{AgentTls, OnStop};
+use agent::{AgentTls, FreshClient, OnStop};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use runtime::Clock;
 
 use crate::error::Failure;
 use crate::up::NodeArgs;
@@ -50,13 +50,17 @@ impl AgentArgs {
         let config =
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|error| bad(&error))?;
         let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
-        let client = Client::try_from(config).map_err(|error| bad(&error))?;
+        let client = Client::try_from(config.clone()).map_err(|error| bad(&error))?;
+        // A heartbeat without an answer is tried again over a connection of its own.
+        let (spare, fallback) = (config, client.clone());
+        let fresh: FreshClient = Arc::new(move || Client::try_from(spare.clone()).unwrap_or_else(|_| fallback.clone()));
         refuse_foreign(&client).await?;
         let data_dir = match self.data_dir {
             Some(data_dir) => data_dir,
             None => crate::config::default_data_dir()?.join(self.node.name()?),
         };
-        let mut config = self.node.config(client, Clock::system(), &data_dir, &self.feature_gates)?;
+        let mut config = self.node.config(client, crate::config::clock(), &data_dir, &self.feature_gates)?;
+        config.fresh_client = Some(fresh);
         config.on_stop = if self.leave_pods { OnStop::Leave } else { OnStop::Drain };
         config.tls = AgentTls { client_ca: authority, certificate: None };
         agent::run(config, stop).await.map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::from(error))))

@@ -34,3 +34,9 @@ impl DataDir {
 pub(crate) fn server_file(data_dir: &Path) -> PathBuf {
     data_dir.join("server")
 }
+
+/// Returns the clock of the process. Tests of what takes minutes make it run faster: `LIFESIGN_CLOCK_SPEED=10`.
+pub(crate) fn clock() -> runtime::Clock {
+    let speed = std::env::var("LIFESIGN_CLOCK_SPEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    runtime::Clock::faster(speed)
+}

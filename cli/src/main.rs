@@ -9,6 +9,7 @@ mod explain;
 mod kubeconfig;
 mod manifests;
 mod output;
+mod profile;
 mod progress;
 mod serve;
 mod shim;

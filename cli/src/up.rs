@@ -1,6 +1,7 @@
 //! `lifesign up`: the whole plane in one process.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
@@ -10,6 +11,7 @@ use agent::{AgentConfig, AgentTls, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
 use controllers::ControllersConfig;
+use controllers::profile::TolerationsInUse;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
@@ -19,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::apiserver::{ServerArgs, builtin_definitions, say_ready};
 use crate::error::Failure;
 use crate::manifests::{self, Manifest};
+use crate::profile::RolloutArgs;
 use crate::{block_on, progress, signals, start_logging};
 
 /// How long the other parts get to stop after the agent has drained.
@@ -41,6 +44,8 @@ pub(crate) struct UpArgs {
     /// The range of service addresses, out of 127.96.0.0/13 [default: a free /24]
     #[arg(long, value_name = "CIDR", value_parser = Cidr::loopback)]
     service_cluster_ip_range: Option<Cidr>,
+    #[command(flatten)]
+    profile: RolloutArgs,
 }
 
 /// What every command that runs an agent takes.
@@ -107,13 +112,17 @@ impl UpArgs {
 
     async fn plane(self, manifests: Vec<Manifest>) -> Result<(), Failure> {
         let stop = signals::stop_on_signal()?;
-        let clock = Clock::system();
+        let clock = crate::config::clock();
         let data_dir = self.server.data_dir.path()?;
         apiserver::make_private_folder(&data_dir).map_err(|error| {
             Failure::usage(format!("{}: {error}", data_dir.display())).hint("choose another with --data-dir")
         })?;
         let services = ServiceRange::claim(&data_dir, self.service_cluster_ip_range)?;
-        let settings = Settings { service_cidr: services.claim.cidr().parts(), ..Settings::default() };
+        let mut registry = Registry::default();
+        let metrics = controllers::Metrics::register(&mut registry);
+        let further_metrics = Some(Arc::new(registry));
+        let settings = Settings { service_cidr: services.claim.cidr().parts(), further_metrics, ..Settings::default() };
+        let tolerations = Arc::clone(&settings.tolerations);
         let listening = self.server.open(clock.clone(), settings).await?;
         let server = listening.server.clone();
         let url = listening.url.clone();
@@ -124,7 +133,9 @@ impl UpArgs {
         let serving = tokio::spawn(listening.run(serve_stop.clone()));
 
         let parts_stop = CancellationToken::new();
-        let controllers = tokio::spawn(controllers::run(self.controllers(&server, &clock)?, parts_stop.clone()));
+        let in_use: TolerationsInUse = Arc::new(move || tolerations.get());
+        let controllers = self.controllers(&server, &clock, metrics, in_use)?;
+        let controllers = tokio::spawn(controllers::run(controllers, parts_stop.clone()));
         let drains = Drains::default();
         let proxy = tokio::spawn(self.proxy(&server, &clock, drains.clone(), parts_stop.clone())?);
         let agent = self.start_agent(&server, &clock, &data_dir, drains, stop.clone()).await?;
@@ -147,7 +158,14 @@ impl UpArgs {
     }
 
     /// Returns what the controllers are told: everything that a plane of its own needs.
-    fn controllers(&self, server: &Server, clock: &Clock) -> Result<ControllersConfig, Failure> {
+    fn controllers(
+        &self,
+        server: &Server,
+        clock: &Clock,
+        metrics: controllers::Metrics,
+        tolerations: TolerationsInUse,
+    ) -> Result<ControllersConfig, Failure> {
+        let options = self.profile.options();
         let settings = endpoints::Settings::new(&self.server.feature_gates);
         let slices = endpoints::Config { settings, ..endpoints::Config::default() };
         Ok(ControllersConfig {
@@ -156,9 +174,10 @@ impl UpArgs {
             host: self.node.name()?,
             endpointslices: Some(slices),
             scheduler: true,
-            node_lifecycle: Some(nodes::monitor::Config::default()),
+            node_lifecycle: Some(nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
+            profile: Some(controllers::profile::Config { options, tolerations }),
             markers: true,
-            metrics: controllers::Metrics::register(&mut Registry::default()),
+            metrics,
             on_ready: None,
         })
     }

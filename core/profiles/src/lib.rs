@@ -5,7 +5,8 @@
 //! - [`path`]: which profiles lie on the way, and which states of a cluster lie between two of them;
 //! - [`plan`]: the next safe step, from nothing but what is observed;
 //! - [`status`]: conditions per owner, the progress deadline, the rollback;
-//! - [`message`]: the same for people.
+//! - [`message`]: the same for people;
+//! - [`rollout`]: all of it over the objects of a plane of our own.
 //!
 //! The invariant of the crate: from a safe start no step that [`plan`] returns makes any counted node unsafe.
 
@@ -15,10 +16,12 @@ pub mod path;
 pub mod plan;
 pub mod profile;
 pub mod render;
+pub mod rollout;
 pub mod status;
 
 pub use hazard::{Advisory, Class, Hazard, hazard};
 pub use path::{Day, path};
 pub use plan::{Observed, Plan, Request, Step, plan};
 pub use profile::{Owner, Profile, Target, UnknownProfile, Values, infer};
+pub use rollout::Rollout;
 pub use status::{Outcome, ProfileStatus, Snapshot};

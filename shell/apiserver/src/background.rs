@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use api::config_node::{ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS};
 use api::json;
 use registry::collect::{Collect, Graph};
 use registry::deletion::{DeleteOptions, Propagation};
@@ -30,6 +31,8 @@ const EVENT_LIFE: Duration = Duration::from_secs(3_600);
 const EVENT_SWEEP: Duration = Duration::from_secs(60);
 /// How long to wait before trying again what failed.
 const RETRY: Duration = Duration::from_millis(500);
+/// The object that carries the default tolerations of the latency profile in force.
+const LATENCY_PROFILE: &str = "/config.openshift.io/nodes/cluster";
 /// The namespaces that exist from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -137,10 +140,28 @@ impl Controllers {
         if key.starts_with("//namespaces/") {
             self.todo.namespaces.insert(stored.index.name.clone());
         }
+        if &**key == LATENCY_PROFILE {
+            self.take_tolerations(&stored.object());
+        }
         let namespace = &stored.index.namespace;
         // An object that goes may be what its namespace waits for; a service account that goes is made again.
         if !namespace.is_empty() && (stored.index.deleting || key.starts_with("//serviceaccounts/")) {
             self.todo.namespaces.insert(namespace.clone());
+        }
+    }
+
+    /// Uses the default tolerations that the latency profile asks for; what it does not say stays as it is.
+    fn take_tolerations(&self, cluster: &Value) {
+        let tolerations = &self.server.0.settings.tolerations;
+        let (not_ready, unreachable) = tolerations.get();
+        let seconds = |name: &str, now: i64| {
+            let text = json::text(cluster, &["metadata", "annotations", name]);
+            text.parse::<i64>().ok().filter(|seconds| *seconds >= 0).unwrap_or(now)
+        };
+        let wanted = (seconds(ANNOTATION_NOT_READY_SECONDS, not_ready), seconds(ANNOTATION_UNREACHABLE_SECONDS, unreachable));
+        if wanted != (not_ready, unreachable) {
+            tracing::info!(not_ready = wanted.0, unreachable = wanted.1, "default tolerations of new pods, in seconds");
+            tolerations.set(wanted.0, wanted.1);
         }
     }
 

@@ -150,14 +150,17 @@ impl Metrics {
         self.collected.inc();
     }
 
-    /// Returns the text of `/metrics`; `objects` are the stored objects per resource.
-    pub(crate) fn text(&self, objects: impl IntoIterator<Item = (String, usize)>) -> String {
+    /// Returns the text of `/metrics`; `objects` are the stored objects per resource, `further` those of other parts.
+    pub(crate) fn text(&self, objects: impl IntoIterator<Item = (String, usize)>, further: Option<&Registry>) -> String {
         self.objects.clear();
         for (resource, count) in objects {
             self.objects.get_or_create(&ResourceLabel { resource }).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         // Writing to a String cannot fail.
+        if let Some(further) = further {
+            let _ = prometheus_client::encoding::text::encode_registry(&mut text, further);
+        }
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }

@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use prometheus_client::registry::Registry;
+
 /// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
@@ -13,6 +15,8 @@ pub struct Settings {
     pub allow_loopback_endpoints: bool,
     /// How long new pods bear a node that is not ready or unreachable; shared, so that a controller can change it.
     pub tolerations: Arc<Tolerations>,
+    /// Metrics of the other parts of the process, told at `/metrics` as well.
+    pub further_metrics: Option<Arc<Registry>>,
 }
 
 /// How long new pods bear a node that is not ready, or unreachable.
@@ -46,6 +50,7 @@ impl Default for Settings {
             service_cidr: (Ipv4Addr::new(127, 96, 0, 0), 24),
             allow_loopback_endpoints: true,
             tolerations: Arc::new(Tolerations::default()),
+            further_metrics: None,
         }
     }
 }

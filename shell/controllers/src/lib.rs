@@ -8,6 +8,7 @@ mod context;
 pub mod endpointslices;
 pub mod markers;
 pub mod node_lifecycle;
+pub mod profile;
 mod requests;
 pub mod scheduler;
 
@@ -16,7 +17,7 @@ use std::future::Future;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use runtime::Clock;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,8 @@ pub struct ControllersConfig {
     pub scheduler: bool,
     /// How nodes are judged; `None`: the node lifecycle controller does not run (a cluster has its own).
     pub node_lifecycle: Option<nodes::monitor::Config>,
+    /// How latency profiles are rolled out; `None`: they are not. Needs the node lifecycle controller beside it.
+    pub profile: Option<profile::Config>,
     /// Whether PodProbeMarkers are turned into NodePodProbes and marks; not beside a kruise-manager that does the same.
     pub markers: bool,
     /// Where measurements go; see [`Metrics::register`].
@@ -49,12 +52,14 @@ pub struct ControllersConfig {
 pub struct Metrics {
     /// Those of the EndpointSlice controller.
     pub endpointslices: endpointslices::Metrics,
+    /// Those of latency profiles.
+    pub profile: profile::Metrics,
 }
 
 impl Metrics {
     /// Makes the metrics known to a registry.
     pub fn register(registry: &mut Registry) -> Metrics {
-        Metrics { endpointslices: endpointslices::Metrics::register(registry) }
+        Metrics { endpointslices: endpointslices::Metrics::register(registry), profile: profile::Metrics::register(registry) }
     }
 }
 
@@ -68,8 +73,18 @@ pub enum Error {
 
 /// Runs all controllers until told to stop.
 pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(), Error> {
-    let ControllersConfig { client, clock, host, endpointslices, scheduler, node_lifecycle, markers, metrics, on_ready } =
-        config;
+    let ControllersConfig {
+        client,
+        clock,
+        host,
+        endpointslices,
+        scheduler,
+        node_lifecycle,
+        profile,
+        markers,
+        metrics,
+        on_ready,
+    } = config;
     let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: JoinSet::new(), synced: Vec::new() };
     if let Some(config) = endpointslices {
         team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
@@ -78,7 +93,11 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         team.start("default-scheduler", scheduler::run);
     }
     if let Some(config) = node_lifecycle {
-        team.start("node-controller", |context| node_lifecycle::run(context, config));
+        let (sender, grace) = watch::channel(config.grace);
+        team.start("node-controller", |context| node_lifecycle::run(context, config, sender));
+        if let Some(config) = profile {
+            team.start("latency-profile-controller", |context| profile::run(context, config, grace, metrics.profile));
+        }
     }
     if markers {
         team.start("pod-probe-marker-controller", markers::run);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::config_node::{self, ConfigNode};
 use api::{Lease, Node, Pod, Timestamp};
 use futures::StreamExt;
 use http::Method;
@@ -18,6 +19,7 @@ use nodes::monitor::{self, LeaseFacts, NodeFacts, unknown_conditions};
 use nodes::{Evictor, Monitor, eviction};
 use runtime::{Seen, objects};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
@@ -51,13 +53,15 @@ struct Controller {
     requests: JoinSet<Done>,
 }
 
-/// Runs the controller until told to stop.
-pub async fn run(mut context: Context, config: monitor::Config) {
+/// Runs the controller until told to stop; `grace` is told the grace in use.
+pub async fn run(mut context: Context, config: monitor::Config, grace: watch::Sender<Duration>) {
     let client = context.client.clone();
     let plain = watcher::Config::default;
     let mut nodes = std::pin::pin!(runtime::watch(objects::<Node>(&client, ""), plain()));
     let mut leases = std::pin::pin!(runtime::watch(objects::<Lease>(&client, LEASES), plain()));
     let mut pods = std::pin::pin!(runtime::watch(objects::<Pod>(&client, ""), plain()));
+    let named = plain().fields(&format!("metadata.name={}", config_node::NAME));
+    let mut clusters = std::pin::pin!(runtime::watch(objects::<ConfigNode>(&client, ""), named));
     let mut controller = Controller {
         client: client.clone(),
         monitor: Monitor::new(config, context.clock.now()),
@@ -74,6 +78,13 @@ pub async fn run(mut context: Context, config: monitor::Config) {
             Some(done) = controller.requests.join_next() => {
                 controller.settle(&context, done.expect("a request does not panic"));
             }
+            Some(seen) = clusters.next() => {
+                controller.see_cluster(&context, seen);
+                grace.send_if_modified(|told| {
+                    let used = controller.monitor.config().grace;
+                    std::mem::replace(told, used) != used
+                });
+            }
             Some(seen) = leases.next() => synced[0] |= controller.see_lease(&context, seen),
             Some(seen) = nodes.next() => synced[1] |= controller.see_node(&context, seen),
             Some(seen) = pods.next() => synced[2] |= controller.see_pod(&context, seen),
@@ -89,6 +100,18 @@ pub async fn run(mut context: Context, config: monitor::Config) {
 }
 
 impl Controller {
+    /// Uses the grace that the latency profile asks for. One that is gone says nothing: the planner goes on from what is used.
+    fn see_cluster(&mut self, context: &Context, seen: Seen<ConfigNode>) {
+        let Seen::Applied(cluster) = seen else { return };
+        let text = cluster.view.metadata.annotations.get(config_node::ANNOTATION_GRACE_PERIOD);
+        let asked = text.and_then(|text| api::duration::parse(text).ok()).filter(|grace| !grace.is_zero());
+        let config = *self.monitor.config();
+        if let Some(grace) = asked.filter(|grace| *grace != config.grace) {
+            tracing::info!(grace = %api::duration::format(grace), "how long a node may be silent");
+            self.step_monitor(context, Some(monitor::Input::Configure(monitor::Config { grace, ..config })));
+        }
+    }
+
     fn see_node(&mut self, context: &Context, seen: Seen<Node>) -> bool {
         match seen {
             Seen::Synced => return true,

@@ -21,29 +21,39 @@ pub struct Clock(Arc<Mutex<Anchor>>);
 struct Anchor {
     at: Instant,
     time: Time,
-    /// Whether wall time is looked at; not when a test's clock is paused and jumps.
+    /// Whether wall time is looked at; not when a test's clock is paused and jumps, or runs faster than the world.
     follow_wall: bool,
+    /// How many seconds of this clock pass in a second of the world; 1 but in tests.
+    speed: u32,
 }
 
 impl Clock {
     /// Returns the clock of the real world.
     pub fn system() -> Clock {
-        Clock(Arc::new(Mutex::new(Anchor { at: Instant::now(), time: wall(), follow_wall: true })))
+        Clock(Arc::new(Mutex::new(Anchor { at: Instant::now(), time: wall(), follow_wall: true, speed: 1 })))
+    }
+
+    /// Returns a clock that starts now and runs `speed` times as fast as the world, for tests of what takes minutes.
+    pub fn faster(speed: u32) -> Clock {
+        match speed {
+            0 | 1 => Clock::system(),
+            speed => Clock(Arc::new(Mutex::new(Anchor { at: Instant::now(), time: wall(), follow_wall: false, speed }))),
+        }
     }
 
     /// Returns a clock that starts at `time` and follows tokio's clock alone, for tests that pause it.
     pub fn starting_at(time: Time) -> Clock {
-        Clock(Arc::new(Mutex::new(Anchor { at: Instant::now(), time, follow_wall: false })))
+        Clock(Arc::new(Mutex::new(Anchor { at: Instant::now(), time, follow_wall: false, speed: 1 })))
     }
 
     /// Returns the instant.
     pub fn now(&self) -> Time {
         let mut anchor = self.0.lock().expect("no code panics while it holds the anchor");
-        let elapsed = anchor.time + anchor.at.elapsed();
+        let elapsed = anchor.time + anchor.at.elapsed() * anchor.speed;
         if anchor.follow_wall {
             let wall = wall();
             if wall.since(elapsed) > TOLERANCE {
-                *anchor = Anchor { at: Instant::now(), time: wall, follow_wall: true };
+                *anchor = Anchor { at: Instant::now(), time: wall, follow_wall: true, speed: 1 };
                 return wall;
             }
         }
@@ -53,7 +63,8 @@ impl Clock {
     /// Waits until `deadline`, for ever if there is none.
     pub async fn sleep_until(&self, deadline: Option<Time>) {
         let Some(deadline) = deadline else { return std::future::pending().await };
-        tokio::time::sleep(deadline.since(self.now())).await;
+        let speed = self.0.lock().expect("no code panics while it holds the anchor").speed;
+        tokio::time::sleep(deadline.since(self.now()) / speed).await;
     }
 }
 
@@ -73,6 +84,14 @@ mod tests {
         assert_eq!(clock.now(), Time::from_secs(3700));
         clock.sleep_until(Some(Time::from_secs(5))).await;
         assert_eq!(clock.now(), Time::from_secs(3700), "a deadline in the past does not wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_faster_clock_makes_time_short() {
+        let (clock, began) = (Clock::faster(10), Instant::now());
+        let hour = clock.now() + Duration::from_secs(3600);
+        clock.sleep_until(Some(hour)).await;
+        assert!(clock.now() >= hour && began.elapsed() < Duration::from_secs(361), "{:?}", began.elapsed());
     }
 
     #[tokio::test]

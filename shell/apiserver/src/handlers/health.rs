@@ -47,5 +47,6 @@ pub(crate) fn metrics(server: &Server) -> Reply {
         let name = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
         *counts.entry(name).or_default() += 1;
     }
-    reply::reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", reply::full(server.0.metrics.text(counts)))
+    let text = server.0.metrics.text(counts, server.0.settings.further_metrics.as_deref());
+    reply::reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", reply::full(text))
 }

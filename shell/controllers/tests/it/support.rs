@@ -96,6 +96,7 @@ impl Plane {
             endpointslices: Some(endpoints::Config::new(gates, 100, 5, Duration::ZERO).unwrap()),
             scheduler: true,
             node_lifecycle: None,
+            profile: None,
             markers: false,
             metrics: Metrics::register(&mut registry),
             on_ready: Some(on_ready),

@@ -1,0 +1,219 @@
+//! The latency profile controller: nodes, Leases and the wish in; carriers, conditions and events out.
+//!
+//! What is safe next is decided by `profiles::Rollout`. This shows it the world and makes its writes come true, one after the
+//! other, before it looks again.
+
+mod metrics;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::config_node::{self, ConfigNode};
+use api::meta::ObjectMeta;
+use api::{Lease, Node, Pod, Write, WriteError};
+use futures::StreamExt;
+use kube::runtime::watcher;
+use machine::Time;
+use profiles::rollout::{Options, PodDefaults, Rollout, World};
+use runtime::{Seen, objects};
+use tokio::sync::watch;
+
+use crate::context::Context;
+
+pub use metrics::Metrics;
+
+/// The namespace of the heartbeats.
+const LEASES: &str = "kube-node-lease";
+/// The wait before what could not be written is looked at again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Tells the default tolerations that the API server uses: not ready, unreachable.
+pub type TolerationsInUse = Arc<dyn Fn() -> (i64, i64) + Send + Sync>;
+
+/// What the controller is told.
+#[derive(Clone)]
+pub struct Config {
+    /// What an operator chooses.
+    pub options: Options,
+    /// What the API server of this process uses.
+    pub tolerations: TolerationsInUse,
+}
+
+/// Runs the controller until told to stop; `grace` is the one in use.
+pub async fn run(mut context: Context, config: Config, mut grace: watch::Receiver<Duration>, metrics: Metrics) {
+    let client = context.client.clone();
+    let plain = watcher::Config::default;
+    let named = plain().fields(&format!("metadata.name={}", config_node::NAME));
+    let mut clusters = std::pin::pin!(runtime::watch(objects::<ConfigNode>(&client, ""), named));
+    let mut nodes = std::pin::pin!(runtime::watch(objects::<Node>(&client, ""), plain()));
+    let mut leases = std::pin::pin!(runtime::watch(objects::<Lease>(&client, LEASES), plain()));
+    let mut pods = std::pin::pin!(runtime::watch(objects::<Pod>(&client, ""), plain()));
+    let mut rollout = Rollout::new(config.options);
+    let mut known = Known::default();
+    let mut synced = [false; 4];
+    let (mut news, mut again_at) = (true, None);
+    loop {
+        news |= tokio::select! {
+            biased;
+            () = context.stop.cancelled() => return,
+            Some(seen) = clusters.next() => known.see_cluster(seen, &mut synced[0]),
+            Some(seen) = nodes.next() => known.see_node(seen, &mut synced[1]),
+            Some(seen) = leases.next() => known.see_lease(seen, &mut synced[2]),
+            Some(seen) = pods.next() => known.see_pod(seen, &mut synced[3]),
+            Ok(()) = grace.changed() => true,
+            () = context.clock.sleep_until(again_at) => true,
+        };
+        if synced != [true; 4] {
+            continue;
+        }
+        context.tell_synced();
+        if std::mem::take(&mut news) {
+            let in_use = (*grace.borrow_and_update(), (config.tolerations)());
+            again_at = known.look(&context, &mut rollout, in_use, &metrics).await;
+        }
+    }
+}
+
+/// What is known of the plane.
+#[derive(Default)]
+struct Known {
+    cluster: Option<ConfigNode>,
+    nodes: BTreeMap<String, Node>,
+    leases: BTreeMap<String, Duration>,
+    pods: BTreeMap<String, PodDefaults>,
+}
+
+impl Known {
+    fn see_cluster(&mut self, seen: Seen<ConfigNode>, synced: &mut bool) -> bool {
+        match seen {
+            Seen::Synced => *synced = true,
+            Seen::Applied(object) => return self.take_cluster(object.view),
+            Seen::Deleted(_) => self.cluster = None,
+        }
+        true
+    }
+
+    fn take_cluster(&mut self, cluster: ConfigNode) -> bool {
+        let news = self.cluster.as_ref().is_none_or(|known| is_newer(&cluster.metadata, &known.metadata));
+        if news {
+            self.cluster = Some(cluster);
+        }
+        news
+    }
+
+    fn see_node(&mut self, seen: Seen<Node>, synced: &mut bool) -> bool {
+        match seen {
+            Seen::Synced => *synced = true,
+            Seen::Applied(object) => return self.take_node(object.view),
+            Seen::Deleted(object) => drop(self.nodes.remove(&object.view.metadata.name)),
+        }
+        true
+    }
+
+    /// Takes a node; returns whether anything but its heartbeat has changed.
+    fn take_node(&mut self, node: Node) -> bool {
+        let before = self.nodes.get(&node.metadata.name);
+        if before.is_some_and(|before| !is_newer(&node.metadata, &before.metadata)) {
+            return false;
+        }
+        let same = before.is_some_and(|before| {
+            before.metadata.annotations == node.metadata.annotations
+                && before.metadata.labels == node.metadata.labels
+                && before.ready() == node.ready()
+        });
+        self.nodes.insert(node.metadata.name.clone(), node);
+        !same
+    }
+
+    /// Takes a Lease; returns whether the node has changed how often it renews it.
+    fn see_lease(&mut self, seen: Seen<Lease>, synced: &mut bool) -> bool {
+        match seen {
+            Seen::Synced => *synced = true,
+            Seen::Applied(object) => {
+                let seconds = object.view.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+                let Some(seconds) = seconds.filter(|seconds| *seconds > 0) else { return false };
+                let duration = Duration::from_secs(seconds);
+                return self.leases.insert(object.view.metadata.name, duration) != Some(duration);
+            }
+            Seen::Deleted(object) => drop(self.leases.remove(&object.view.metadata.name)),
+        }
+        true
+    }
+
+    /// Takes a pod. Pods are only counted, with the next look: nothing hurries because of them.
+    fn see_pod(&mut self, seen: Seen<Pod>, synced: &mut bool) -> bool {
+        match seen {
+            Seen::Synced => {
+                *synced = true;
+                return true;
+            }
+            Seen::Applied(object) => match PodDefaults::read(&object.view) {
+                Some(defaults) => drop(self.pods.insert(object.view.metadata.key(), defaults)),
+                None => drop(self.pods.remove(&object.view.metadata.key())),
+            },
+            Seen::Deleted(object) => drop(self.pods.remove(&object.view.metadata.key())),
+        }
+        false
+    }
+
+    /// Looks once, and makes the writes come true. Returns when to look again.
+    async fn look(
+        &mut self,
+        context: &Context,
+        rollout: &mut Rollout,
+        (grace, tolerations): (Duration, (i64, i64)),
+        metrics: &Metrics,
+    ) -> Option<Time> {
+        let world = World {
+            cluster: self.cluster.as_ref(),
+            nodes: &self.nodes,
+            leases: &self.leases,
+            pods: &self.pods,
+            grace,
+            tolerations,
+        };
+        let turn = rollout.look(context.clock.now(), &world);
+        metrics.take(&turn);
+        if let Some(reason) = turn.rolled_back {
+            tracing::warn!(reason, "latency profile given up; going back to Default");
+        }
+        for step in &turn.applied {
+            tracing::info!(%step, "step of a latency profile applied");
+        }
+        turn.notes.into_iter().for_each(|note| context.events.say(note));
+        let mut again_at = turn.again_at;
+        for write in &turn.writes {
+            if let Err(error) = self.write(context, write).await {
+                tracing::warn!(kind = write.kind, name = write.name, %error, "a step of a latency profile could not be written");
+                again_at = Some(context.clock.now() + PAUSE);
+            }
+        }
+        again_at
+    }
+
+    /// Sends a request and takes what the server answers, so that the next look does not depend on when a watch tells it.
+    async fn write(&mut self, context: &Context, write: &Write) -> Result<(), WriteError> {
+        match runtime::perform(&context.client, write).await {
+            // Gone, or made by somebody else: the watch tells.
+            Err(WriteError::NotFound | WriteError::AlreadyExists) | Ok(None) => {}
+            Err(error) => return Err(error),
+            Ok(Some(object)) if write.group.is_empty() => {
+                serde_json::from_value(object).map(|node| self.take_node(node)).map_err(|_| WriteError::Failed)?;
+            }
+            Ok(Some(object)) => {
+                serde_json::from_value(object).map(|cluster| self.take_cluster(cluster)).map_err(|_| WriteError::Failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an object is another one or a later state of the same: a watch may tell what an answer has overtaken.
+fn is_newer(object: &ObjectMeta, known: &ObjectMeta) -> bool {
+    let revision = |metadata: &ObjectMeta| metadata.resource_version.parse::<u64>().ok();
+    match (revision(object), revision(known)) {
+        (Some(object_revision), Some(known_revision)) if object.uid == known.uid => object_revision > known_revision,
+        _ => true,
+    }
+}
