@@ -24,6 +24,7 @@ pub struct Plane {
     subcommand: &'static str,
     folder: TempDir,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     running: Option<Running>,
 }
 
@@ -38,7 +39,14 @@ impl Plane {
     /// Returns a plane that is not running yet; give it `env!("CARGO_BIN_EXE_lifesign")`.
     pub fn new(binary: impl AsRef<OsStr>) -> Plane {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        Plane { binary: PathBuf::from(binary.as_ref()), subcommand: "apiserver", folder, arguments: Vec::new(), running: None }
+        Plane {
+            binary: PathBuf::from(binary.as_ref()),
+            subcommand: "apiserver",
+            folder,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            running: None,
+        }
     }
 
     /// Returns this plane, run by `lifesign up`: with controllers and an agent.
@@ -57,6 +65,11 @@ impl Plane {
     /// Sets the arguments of the next start, besides the data directory and the port.
     pub fn set_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
         self.arguments = arguments.into_iter().map(str::to_owned).collect();
+    }
+
+    /// Sets a variable of every process that is started from now on.
+    pub fn set_environment(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// Returns the data directory.
@@ -92,6 +105,7 @@ impl Plane {
         for name in ["LIFESIGN_DATA_DIR", "LIFESIGN_LISTEN", "LIFESIGN_FEATURE_GATES"] {
             command.env_remove(name);
         }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

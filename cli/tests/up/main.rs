@@ -3,6 +3,7 @@
 mod adoption;
 mod gates;
 mod pods;
+mod profiles;
 mod refusals;
 mod services;
 
@@ -30,8 +31,13 @@ impl Up {
     }
 
     fn start_with(arguments: &[&str]) -> Up {
+        Up::start_in(arguments, &[])
+    }
+
+    fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Up {
         let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign")).whole();
         plane.set_arguments(arguments.iter().copied());
+        environment.iter().for_each(|(name, value)| plane.set_environment(name, value));
         plane.start().expect("the plane comes up");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = Client::new(&plane.kubeconfig(), Protocol::Http2).expect("a client");

@@ -32,7 +32,7 @@ const EVENT_SWEEP: Duration = Duration::from_secs(60);
 /// How long to wait before trying again what failed.
 const RETRY: Duration = Duration::from_millis(500);
 /// The object that carries the default tolerations of the latency profile in force.
-const LATENCY_PROFILE: &str = "/config.openshift.io/nodes/cluster";
+const LATENCY_PROFILE: &str = "/config.openshift.io/nodes//cluster";
 /// The namespaces that exist from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 

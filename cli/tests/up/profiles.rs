@@ -1,0 +1,107 @@
+//! Latency profiles on a whole plane: the wish is rolled out step by step, and the conditions tell the story.
+//!
+//! The clock of these planes runs faster than the world, so that minutes of a rollout take seconds.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::{Up, script};
+
+const CLUSTERS: &str = "/apis/config.openshift.io/v1/nodes";
+const CLUSTER: &str = "/apis/config.openshift.io/v1/nodes/cluster";
+
+/// A plane whose seconds take a tenth of one.
+fn quick() -> Up {
+    Up::start_in(&[], &[("LIFESIGN_CLOCK_SPEED", "10")])
+}
+
+fn conditions(cluster: &Value) -> Vec<&Value> {
+    cluster["status"]["workerLatencyProfileStatus"]["conditions"].as_array().into_iter().flatten().collect()
+}
+
+fn complete(cluster: &Value, reason: &str) -> bool {
+    let complete: Vec<&Value> = conditions(cluster).into_iter().filter(|condition| condition["type"] == "Complete").collect();
+    complete.len() == 3 && complete.iter().all(|condition| condition["status"] == "True" && condition["reason"] == reason)
+}
+
+fn annotation(object: &Value, name: &str) -> String {
+    object["metadata"]["annotations"][format!("lifesign.dev/{name}")].as_str().unwrap_or_default().to_owned()
+}
+
+fn lease_seconds(up: &Up) -> Value {
+    let leases = up.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    leases["items"][0]["spec"]["leaseDurationSeconds"].clone()
+}
+
+#[test]
+fn default_to_low_goes_through_medium_and_new_pods_feel_it() {
+    let up = quick();
+    up.wait_for(CLUSTERS, "cluster", "complete with no profile", |cluster| complete(cluster, "ProfileEmpty"));
+    let (code, answer) = up.call("PATCH", CLUSTER, &json!({"spec": {"workerLatencyProfile": "LowUpdateSlowReaction"}}));
+    assert_eq!(code, 200, "{answer}");
+    let (mut applied, mut reasons, mut graces) = (Vec::new(), BTreeSet::new(), Vec::new());
+    let path = format!("{CLUSTERS}?watch=true&fieldSelector=metadata.name%3Dcluster");
+    let finished = up.patiently(up.follow(&path, |_, cluster| {
+        for (seen, name) in [(&mut applied, "applied-profile"), (&mut graces, "node-monitor-grace-period")] {
+            let text = annotation(cluster, name);
+            if !text.is_empty() && seen.last() != Some(&text) {
+                seen.push(text);
+            }
+        }
+        reasons.extend(conditions(cluster).iter().map(|condition| condition["reason"].as_str().unwrap_or("").to_owned()));
+        complete(cluster, "ProfileUpdated") && annotation(cluster, "applied-profile") == "LowUpdateSlowReaction"
+    }));
+    assert!(finished.is_some(), "{:#}\nlog:\n{}", up.get(CLUSTER), up.plane.log());
+    assert_eq!(applied, ["Default", "MediumUpdateAverageReaction", "LowUpdateSlowReaction"]);
+    assert_eq!(graces, ["2m0s", "5m0s"]);
+    for reason in ["ProfileUpdateTriggered", "WaitingForOtherOwners"] {
+        assert!(reasons.contains(reason), "{reasons:?}");
+    }
+    assert_eq!(lease_seconds(&up), 240);
+    let pod = up.create_pod(&script("patient", "sleep 1000"));
+    let seconds: Vec<&Value> = pod["spec"]["tolerations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|toleration| &toleration["tolerationSeconds"])
+        .collect();
+    assert_eq!(seconds, [&json!(60), &json!(60)], "new pods get the tolerations of the profile");
+    let told: BTreeSet<String> = up.get("/api/v1/namespaces/default/events")["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|event| event["involvedObject"]["name"] == "cluster")
+        .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert!(told.contains("LatencyProfileStarted") && told.contains("LatencyProfileStepApplied"), "{told:?}");
+    let metrics = up.text("/metrics");
+    let info = "lifesign_latency_profile_info{spec=\"LowUpdateSlowReaction\",effective=\"LowUpdateSlowReaction\",\
+                applied=\"LowUpdateSlowReaction\",leg=\"LowUpdateSlowReaction\"} 1";
+    assert!(metrics.contains(info), "{metrics}");
+    assert!(metrics.contains("lifesign_nodes_in_hazard_class{class=\"Safe\"} 1"), "{metrics}");
+}
+
+#[test]
+fn a_profile_survives_a_restart_and_an_empty_one_leaves_nothing_behind() {
+    let mut up = quick();
+    up.wait_for(CLUSTERS, "cluster", "complete with no profile", |cluster| complete(cluster, "ProfileEmpty"));
+    up.call("PATCH", CLUSTER, &json!({"spec": {"workerLatencyProfile": "MediumUpdateAverageReaction"}}));
+    up.wait_for(CLUSTERS, "cluster", "at Medium", |cluster| complete(cluster, "ProfileUpdated"));
+    up.plane.kill();
+    up.start_again(&[]);
+    let pod = up.create_pod(&script("first", "sleep 1000"));
+    assert_eq!(pod["spec"]["tolerations"][0]["tolerationSeconds"], 60, "also for the first pod after the restart");
+    up.call("PATCH", CLUSTER, &json!({"spec": {"workerLatencyProfile": null}}));
+    let cluster = up.wait_for(CLUSTERS, "cluster", "empty again", |cluster| {
+        complete(cluster, "ProfileEmpty") && annotation(cluster, "node-monitor-grace-period").is_empty()
+    });
+    assert_eq!(annotation(&cluster, "applied-profile"), "Default");
+    let node = up.wait_for(
+        "/api/v1/nodes",
+        up.get("/api/v1/nodes")["items"][0]["metadata"]["name"].as_str().unwrap(),
+        "tidy",
+        |node| annotation(node, "node-status-update-frequency").is_empty(),
+    );
+    assert_eq!(lease_seconds(&up), 40, "{node}");
+}
