@@ -308,7 +308,7 @@ fn a_node_that_is_away_for_long_does_not_hold_up_the_others_and_follows_when_it_
     let mut plane = idle(3);
     plane.deaf.insert("n2".to_owned());
     plane.set_ready("n2", "Unknown");
-    plane.now = plane.now + Duration::from_secs(700);
+    plane.now += Duration::from_secs(700);
     plane.want("MediumUpdateAverageReaction");
     plane.finish();
     assert_eq!(plane.all("Complete"), complete("ProfileUpdated"));
