@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use agent::{AgentTls, FreshClient, OnStop};
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 
+use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
 use crate::error::Failure;
 use crate::up::NodeArgs;
 use crate::{block_on, signals, start_logging};
@@ -42,15 +42,10 @@ impl AgentArgs {
 
     async fn agent(self) -> Result<(), Failure> {
         let stop = signals::stop_on_signal()?;
-        let shown = self.kubeconfig.display();
-        let bad = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("{shown}: {error}")).hint("print one with `lifesign kubeconfig --node NAME`")
-        };
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).map_err(|error| bad(&error))?;
-        let config =
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|error| bad(&error))?;
+        let hint = "print one with `lifesign kubeconfig --node NAME`";
+        let config = read_kubeconfig(&self.kubeconfig, hint).await?;
         let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
-        let client = Client::try_from(config.clone()).map_err(|error| bad(&error))?;
+        let client = Client::try_from(config.clone()).map_err(Failure::usage)?;
         // A heartbeat without an answer is tried again over a connection of its own.
         let (spare, fallback) = (config, client.clone());
         let fresh: FreshClient = Arc::new(move || Client::try_from(spare.clone()).unwrap_or_else(|_| fallback.clone()));
@@ -69,17 +64,12 @@ impl AgentArgs {
 
 /// An agent that runs pods as processes joins only a Lifesign API: on a real cluster its pods would not be containers.
 async fn refuse_foreign(client: &Client) -> Result<(), Failure> {
-    let version = client.apiserver_version().await.map_err(|error| {
-        Failure::unreachable(format!("the API cannot be reached: {error}"))
-            .hint("is the plane running, and is this its kubeconfig?")
-    })?;
-    if version.git_version.contains("+lifesign") {
-        return Ok(());
+    match api_version(client).await? {
+        version if version.contains(OWN_VERSION) => Ok(()),
+        version => Err(Failure::no(format!(
+            "this is a Kubernetes {version} cluster; the agent runs pods as processes and joins only a Lifesign API"
+        ))),
     }
-    Err(Failure::no(format!(
-        "this is a Kubernetes {} cluster; the agent runs pods as processes and joins only a Lifesign API",
-        version.git_version
-    )))
 }
 
 fn pem(der: &[u8]) -> String {

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 
 use crate::error::Failure;
 
@@ -39,4 +41,23 @@ pub(crate) fn server_file(data_dir: &Path) -> PathBuf {
 pub(crate) fn clock() -> runtime::Clock {
     let speed = std::env::var("LIFESIGN_CLOCK_SPEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     runtime::Clock::faster(speed)
+}
+
+/// What the version of our own API server has in it.
+pub(crate) const OWN_VERSION: &str = "+lifesign";
+
+/// Reads how to reach an API; `hint` says where a kubeconfig comes from.
+pub(crate) async fn read_kubeconfig(path: &Path, hint: &str) -> Result<Config, Failure> {
+    let bad = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display())).hint(hint);
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| bad(&error))?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|error| bad(&error))
+}
+
+/// Returns which Kubernetes an API is.
+pub(crate) async fn api_version(client: &Client) -> Result<String, Failure> {
+    let version = client.apiserver_version().await.map_err(|error| {
+        Failure::unreachable(format!("the API cannot be reached: {error}"))
+            .hint("is the plane running, and is this its kubeconfig?")
+    })?;
+    Ok(version.git_version)
 }

@@ -4,6 +4,7 @@ mod agent;
 mod apiserver;
 mod completions;
 mod config;
+mod controllers;
 mod error;
 mod explain;
 mod kubeconfig;
@@ -36,6 +37,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::UpArgs),
+    Controllers(controllers::ControllersArgs),
     Agent(agent::AgentArgs),
     Explain(explain::ExplainArgs),
     Serve(serve::ServeArgs),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Up(args) => args.run(),
+        Command::Controllers(args) => args.run(),
         Command::Agent(args) => args.run(),
         Command::Explain(args) => args.run(),
         Command::Serve(args) => args.run(),

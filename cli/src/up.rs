@@ -19,6 +19,7 @@ use runtime::{Clock, EventWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::{ServerArgs, builtin_definitions, say_ready};
+use crate::controllers::SliceArgs;
 use crate::error::Failure;
 use crate::manifests::{self, Manifest};
 use crate::profile::RolloutArgs;
@@ -46,6 +47,8 @@ pub(crate) struct UpArgs {
     service_cluster_ip_range: Option<Cidr>,
     #[command(flatten)]
     profile: RolloutArgs,
+    #[command(flatten)]
+    slices: SliceArgs,
 }
 
 /// What every command that runs an agent takes.
@@ -107,6 +110,7 @@ impl UpArgs {
         start_logging();
         // Unreadable manifests are found before anything is started.
         let manifests = manifests::read(&self.filenames)?;
+        self.slices.config(&self.server.feature_gates)?;
         block_on(self.plane(manifests))
     }
 
@@ -166,13 +170,11 @@ impl UpArgs {
         tolerations: TolerationsInUse,
     ) -> Result<ControllersConfig, Failure> {
         let options = self.profile.options();
-        let settings = endpoints::Settings::new(&self.server.feature_gates);
-        let slices = endpoints::Config { settings, ..endpoints::Config::default() };
         Ok(ControllersConfig {
             client: client(server, "lifesign-controllers"),
             clock: clock.clone(),
             host: self.node.name()?,
-            endpointslices: Some(slices),
+            endpointslices: Some(self.slices.config(&self.server.feature_gates)?),
             scheduler: true,
             node_lifecycle: Some(nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: Some(controllers::profile::Config { options, tolerations }),

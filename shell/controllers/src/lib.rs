@@ -6,6 +6,7 @@
 
 mod context;
 pub mod endpointslices;
+pub mod leading;
 pub mod markers;
 pub mod node_lifecycle;
 pub mod profile;

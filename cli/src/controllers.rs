@@ -1,0 +1,136 @@
+//! `lifesign controllers`: the controllers as a process of their own, one leader among several.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use controllers::leading::{Ended, Place, lead};
+use controllers::{ControllersConfig, endpointslices};
+use kube::Client;
+use machine::Rng;
+use prometheus_client::registry::Registry;
+use runtime::Clock;
+
+use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
+use crate::error::Failure;
+use crate::{block_on, signals, start_logging};
+
+/// Run the controllers against an API
+///
+/// Several may run; one of them leads and works, another takes over when it is gone. On a Lifesign API all controllers run.
+/// On a Kubernetes cluster only what the cluster does not have itself: pod probe markers, and EndpointSlices if asked for.
+#[derive(Args)]
+pub(crate) struct ControllersArgs {
+    /// Credentials; `lifesign kubeconfig --role controllers` prints those of a plane
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    #[command(flatten)]
+    slices: SliceArgs,
+    /// Write EndpointSlices on a Kubernetes cluster; its own controller must be off (--controllers=*,-endpointslice-controller)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    endpointslice_controller: Option<bool>,
+    /// Start although another controller wrote EndpointSlices within the last minute
+    #[arg(long)]
+    force: bool,
+    /// Switch features on or off, for example EndpointSliceTerminatingCondition=false
+    #[arg(long, value_name = "A=true,B=false", default_value = "", env = "LIFESIGN_FEATURE_GATES")]
+    feature_gates: api::FeatureGates,
+    /// Where the lease of the leader is
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    leader_elect_resource_namespace: String,
+    /// The name of the lease of the leader
+    #[arg(long, value_name = "NAME", default_value = "lifesign-controllers")]
+    leader_elect_resource_name: String,
+}
+
+/// How EndpointSlices are written.
+#[derive(Args, Clone)]
+pub(crate) struct SliceArgs {
+    /// How many Services are synced at a time, 1 to 50
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    concurrent_service_endpoint_syncs: u64,
+    /// How many endpoints an EndpointSlice takes, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_endpoints_per_slice: u64,
+    /// How long changes of pods are collected before EndpointSlices are written
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    endpointslice_updates_batch_period: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    api::duration::parse(text).map_err(|error| error.to_string())
+}
+
+impl SliceArgs {
+    /// Returns the configuration of the EndpointSlice controller.
+    pub(crate) fn config(&self, gates: &api::FeatureGates) -> Result<endpoints::Config, Failure> {
+        let syncs = self.concurrent_service_endpoint_syncs;
+        let batch = self.endpointslice_updates_batch_period;
+        endpoints::Config::new(gates, self.max_endpoints_per_slice, syncs, batch).map_err(Failure::usage)
+    }
+}
+
+impl ControllersArgs {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        start_logging();
+        block_on(self.controllers())
+    }
+
+    async fn controllers(self) -> Result<(), Failure> {
+        let stop = signals::stop_on_signal()?;
+        let slices = self.slices.config(&self.feature_gates)?;
+        let config = read_kubeconfig(&self.kubeconfig, "print one with `lifesign kubeconfig --role controllers`").await?;
+        let client = Client::try_from(config).map_err(Failure::usage)?;
+        let version = api_version(&client).await?;
+        let own = version.contains(OWN_VERSION);
+        let clock = crate::config::clock();
+        let slices = if self.endpointslice_controller.unwrap_or(own) {
+            self.refuse_rival(&client, &clock).await?;
+            Some(slices)
+        } else {
+            None
+        };
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let config = ControllersConfig {
+            client: client.clone(),
+            clock: clock.clone(),
+            host: host.clone(),
+            endpointslices: slices,
+            scheduler: own,
+            node_lifecycle: own.then(nodes::monitor::Config::default),
+            profile: None,
+            markers: true,
+            metrics: controllers::Metrics::register(&mut Registry::default()),
+            on_ready: None,
+        };
+        let mut rng = Rng::new(crate::apiserver::random_seed()?);
+        let identity = format!("{host}_{:016x}", rng.next_u64());
+        let place = Place { namespace: self.leader_elect_resource_namespace, name: self.leader_elect_resource_name };
+        let settings = leader::Settings::new(&identity);
+        eprintln!("waiting to lead on Kubernetes {version} as {identity}");
+        let work = |stop| {
+            eprintln!("leading");
+            controllers::run(config, stop)
+        };
+        match lead(client, clock, place, settings, rng, stop, work).await {
+            (Ended::Lost, _) => Err(Failure::no("leadership was lost: the API could not be reached in time")
+                .hint("start again; another instance may lead by now")),
+            (Ended::Stopped, Some(Err(error))) => Err(Failure::bug(error)),
+            (Ended::Stopped, _) => Ok(()),
+        }
+    }
+
+    /// Two controllers that write the same slices would undo each other's work for ever.
+    async fn refuse_rival(&self, client: &Client, clock: &Clock) -> Result<(), Failure> {
+        let rival = endpointslices::rival(client, clock.now())
+            .await
+            .map_err(|error| Failure::unreachable(format!("EndpointSlices cannot be listed: {error}")))?;
+        match rival {
+            Some(slice) if !self.force => Err(Failure::no(format!(
+                "kube-controller-manager wrote the EndpointSlice {slice} within the last minute: two controllers would fight"
+            ))
+            .hint("turn its controller off with --controllers=*,-endpointslice-controller, or use --force")),
+            _ => Ok(()),
+        }
+    }
+}
