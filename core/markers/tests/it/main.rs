@@ -6,6 +6,7 @@ mod agent;
 mod controller;
 mod crds;
 mod laws;
+mod odd;
 mod support;
 
 use serde_json::{Value, json};

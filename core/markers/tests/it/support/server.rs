@@ -129,7 +129,8 @@ impl Server {
 
     fn store(&mut self, place: Place, mut object: Value) {
         self.revision += 1;
-        for item in object["spec"]["podProbes"].as_array_mut().into_iter().flatten().filter(|_| self.prunes) {
+        let items = object.pointer_mut("/spec/podProbes").and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten().filter(|_| self.prunes) {
             for entry in item["probes"].as_array_mut().into_iter().flatten() {
                 entry["probe"].as_object_mut().map(|probe| probe.remove("periodMilliseconds"));
             }

@@ -110,11 +110,14 @@ impl World {
     /// Lets time pass.
     pub(crate) fn advance(&mut self, span: Duration) {
         let end = self.now + span;
+        let mut idle = 0;
         loop {
             let message_at = self.queue.keys().next().map(|(at, _)| *at);
             let agents = self.agents.values().filter_map(Machine::deadline);
             let next = agents.chain(message_at).chain(self.controller.deadline()).min();
             let Some(next) = next.filter(|next| *next <= end) else { break };
+            idle = if next > self.now { 0 } else { idle + 1 };
+            assert!(idle < 100_000, "somebody has something to do for ever");
             self.now = next.max(self.now);
             if message_at.is_some_and(|at| at <= self.now) {
                 let (_, message) = self.queue.pop_first().expect("it has an instant");
