@@ -1,6 +1,7 @@
 //! The whole plane through the real binary: `lifesign up`, real processes, real probes.
 
 mod adoption;
+mod examples;
 mod gates;
 mod pods;
 mod profiles;

@@ -1,0 +1,238 @@
+//! The examples of the repository, as their pages tell it. Every step names what the page says to type.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Up, condition, is_ready};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const MARKERS: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/default/podprobemarkers";
+const NODE_POD_PROBES: &str = "/apis/apps.kruise.io/v1alpha1/nodepodprobes";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// An example with its page, on a plane. Only its folder is another: several may run at once on one machine.
+struct Example {
+    up: Up,
+    page: String,
+    folder: TempDir,
+}
+
+impl Example {
+    fn start(name: &str) -> Example {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let page = read(root.join(format!("docs/{name}.md")));
+        let folder = tempfile::tempdir().expect("a folder");
+        let demo = folder.path().join("demo");
+        let manifest = read(root.join(format!("examples/{name}.yaml")));
+        assert!(manifest.contains("/tmp/lifesign-demo"));
+        let path = folder.path().join("example.yaml");
+        let manifest = manifest.replace("/tmp/lifesign-demo", demo.to_str().expect("text"));
+        std::fs::write(&path, manifest).expect("a file");
+        let example = Example { up: Up::start_with(&["-f", path.to_str().expect("text")]), page, folder };
+        example.typed(&format!("lifesign up -f examples/{name}.yaml"));
+        example
+    }
+
+    /// The reader types this now.
+    fn typed(&self, command: &str) {
+        assert!(self.page.contains(&format!("`{command}`")), "the page does not say to type {command:?}");
+    }
+
+    fn path(&self, of: &str) -> PathBuf {
+        self.folder.path().join("demo").join(of)
+    }
+
+    fn pod(&self, name: &str, what: &str, good: impl Fn(&Value) -> bool) -> Value {
+        self.up.wait_for(PODS, name, what, good)
+    }
+
+    /// Waits until the objects of a collection, by name, are as they should be.
+    fn all(&self, what: &str, path: &str, good: impl Fn(&BTreeMap<String, Value>) -> bool) -> BTreeMap<String, Value> {
+        let mut known = BTreeMap::new();
+        let found = self.up.patiently(self.up.follow(path, |type_, object| {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            match type_ {
+                "ADDED" | "MODIFIED" => drop(known.insert(name, object.clone())),
+                "DELETED" => drop(known.remove(&name)),
+                _ => {}
+            }
+            good(&known)
+        }));
+        assert!(found.is_some(), "never {what}; last seen: {known:#?}\nlog:\n{}", self.up.plane.log());
+        known
+    }
+
+    fn delete(&self, path: &str) {
+        let (code, answer) = self.up.call("DELETE", path, &json!({}));
+        assert_eq!(code, 200, "{path}: {answer}");
+    }
+}
+
+fn label<'a>(pod: &'a Value, key: &str) -> &'a str {
+    pod["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+fn cost(pod: &Value) -> &str {
+    pod["metadata"]["annotations"][COST].as_str().unwrap_or_default()
+}
+
+#[test]
+fn idle_game_servers_are_marked_and_follow_their_matches() {
+    let example = Example::start("game-server-idle");
+    let idle = |pod: &Value, is: &str| label(pod, "gameserver-idle") == is;
+    example.typed("kubectl get pods -L gameserver-idle");
+    for name in ["game-a", "game-b", "game-c"] {
+        let pod = example.pod(name, "idle", |pod| idle(pod, "true") && cost(pod) == "-10");
+        assert_eq!(pod["status"]["containerStatuses"][0]["started"], true, "it was not asked before it was up");
+    }
+
+    example.typed("touch /tmp/lifesign-demo/game-b/match");
+    std::fs::write(example.path("game-b/match"), "").expect("a file");
+    let pod = example.pod("game-b", "busy", |pod| {
+        idle(pod, "false")
+            && cost(pod) == "10"
+            && condition(pod, "game.io/idle").is_some_and(|found| found["status"] == "False")
+    });
+    assert_eq!(condition(&pod, "game.io/idle").expect("found before")["message"], "match running\n");
+    for name in ["game-a", "game-c"] {
+        assert!(idle(&example.up.get(&format!("{PODS}/{name}")), "true"));
+    }
+    example.typed("kubectl get events --field-selector involvedObject.name=game-b");
+    for reason in ["KruiseProbeSucceeded", "KruiseProbeFailed"] {
+        let path = "/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3Dgame-b";
+        let told = example.up.patiently(example.up.follow(path, |_, event| {
+            event["reason"] == reason
+                && event["message"].as_str().is_some_and(|text| text.starts_with("game-server-probe#Idle"))
+        }));
+        assert!(told.is_some(), "{reason}");
+    }
+
+    example.typed("rm /tmp/lifesign-demo/game-b/match");
+    std::fs::remove_file(example.path("game-b/match")).expect("it is there");
+    example.pod("game-b", "idle again", |pod| idle(pod, "true") && cost(pod) == "-10");
+    example.typed("kubectl get pods -l gameserver-idle=true");
+    let found = example.up.get(&format!("{PODS}?labelSelector=gameserver-idle%3Dtrue"));
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(3));
+
+    example.typed("kubectl get podprobemarkers");
+    example.up.wait_for(MARKERS, "game-server-probe", "observed", |marker| {
+        marker["status"]["matchedPods"] == 3 && marker["status"]["observedGeneration"] == marker["metadata"]["generation"]
+    });
+    example.typed("kubectl get nodepodprobes -o yaml");
+    let objects = example.up.get(NODE_POD_PROBES);
+    let states = objects["items"][0]["status"]["podProbeStatuses"].as_array().map(Vec::len);
+    assert_eq!((objects["items"].as_array().map(Vec::len), states), (Some(1), Some(3)));
+
+    example.typed("kubectl delete -f examples/game-server-idle.yaml");
+    example.delete(&format!("{MARKERS}/game-server-probe"));
+    example.up.wait_gone(MARKERS, "game-server-probe");
+    for name in ["game-a", "game-b", "game-c"] {
+        example.delete(&format!("{PODS}/{name}"));
+        example.up.wait_gone(PODS, name);
+    }
+}
+
+/// Follows the pods of the database.
+fn database() -> String {
+    format!("{PODS}?watch=true&labelSelector=tier%3Ddb")
+}
+
+fn primary(pods: &BTreeMap<String, Value>) -> Option<String> {
+    let mut primaries = pods.iter().filter(|(_, pod)| label(pod, "role") == "primary");
+    let first = primaries.next().map(|(name, _)| name.clone());
+    first.filter(|_| primaries.next().is_none())
+}
+
+/// Returns the pod that the Service of the primary has the address of, if it is exactly one.
+fn address_of(slices: &BTreeMap<String, Value>) -> Option<String> {
+    let endpoints = slices.values().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
+    let mut ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true);
+    let first = ready.next()?["targetRef"]["name"].as_str().map(str::to_owned);
+    first.filter(|_| ready.next().is_none())
+}
+
+/// Waits until the Service of the primary has the address of one pod that is right.
+fn wait_for_address(example: &Example, what: &str, right: impl Fn(&str) -> bool) -> String {
+    let path = format!("{SLICES}?watch=true&labelSelector=kubernetes.io%2Fservice-name%3Ddb-primary");
+    let slices = example.all(what, &path, |slices| address_of(slices).is_some_and(|name| right(&name)));
+    address_of(&slices).expect("found before")
+}
+
+/// Returns who has the lease: name and process.
+fn lease(example: &Example) -> Option<(String, String)> {
+    let line = std::fs::read_to_string(example.path("db/primary")).ok()?;
+    let mut words = line.split_whitespace().map(str::to_owned);
+    Some((words.next()?, words.next()?))
+}
+
+/// A replica that falls behind is not ready, and keeps its role.
+fn fall_behind(example: &Example, replica: &str) {
+    let (file, done) = (example.path(&format!("db/{replica}.synced")), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // The process repairs it every ten seconds, which may be right now: so it falls behind until it was seen.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = std::fs::remove_file(&file);
+                std::thread::yield_now();
+            }
+        });
+        let pod = example.pod(replica, "behind", |pod| {
+            !is_ready(pod) && condition(pod, "db.example.com/synced").is_some_and(|synced| synced["status"] == "False")
+        });
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(label(&pod, "role"), "replica");
+    });
+    example.pod(replica, "repaired", is_ready);
+}
+
+#[test]
+fn the_service_of_the_primary_follows_deletion_and_crash() {
+    let example = Example::start("primary-replica-role");
+    example.typed("kubectl get pods -L role");
+    let roles = |pods: &BTreeMap<String, Value>| {
+        let replicas = pods.values().filter(|pod| label(pod, "role") == "replica").count();
+        primary(pods).is_some() && replicas == 2 && pods.values().all(is_ready)
+    };
+    let pods = example.all("one primary and two replicas", &database(), roles);
+    let first = primary(&pods).expect("found before");
+    example.typed("kubectl get endpointslices -l kubernetes.io/service-name=db-primary");
+    wait_for_address(&example, "the address of the primary", |name| name == first);
+    for (name, pod) in &pods {
+        assert_eq!(cost(pod), if *name == first { "1000" } else { "0" }, "{name}");
+    }
+
+    example.typed("rm /tmp/lifesign-demo/db/db-2.synced");
+    let replica = pods.keys().find(|name| **name != first).expect("two of them");
+    fall_behind(&example, replica);
+
+    example.typed("kubectl delete pod db-0");
+    let deleted_at = Instant::now();
+    example.delete(&format!("{PODS}/{first}"));
+    let second = wait_for_address(&example, "the address of another primary", |name| name != first);
+    eprintln!("fail-over after a deletion took {:?}", deleted_at.elapsed());
+    example.pod(&second, "primary", |pod| label(pod, "role") == "primary" && cost(pod) == "1000");
+    example.up.wait_gone(PODS, &first);
+
+    example.typed("kill -9 \"$(cat /tmp/lifesign-demo/db/db-1.pid)\"");
+    let (who, pid) = lease(&example).expect("there is a primary");
+    assert_eq!(std::fs::read_to_string(example.path(&format!("db/{who}.pid"))).expect("a file").trim(), pid);
+    let killed_at = Instant::now();
+    let process = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    example.pod(&who, "started again", |pod| pod["status"]["containerStatuses"][0]["restartCount"].as_i64() >= Some(1));
+    // The lease of the dead process is nobody's; who has the next one has the address.
+    wait_for_address(&example, "the address of a living primary", |name| {
+        lease(&example).is_some_and(|(who, now)| who == name && now != pid)
+    });
+    eprintln!("fail-over after a crash took {:?}", killed_at.elapsed());
+    example.all("a primary and a replica", &database(), |pods| {
+        primary(pods).is_some() && pods.len() == 2 && pods.values().all(is_ready)
+    });
+}
