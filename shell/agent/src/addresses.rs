@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 /// Where the range of a node's pods comes from.
 pub const POD_RANGE: Cidr = Cidr { base: Ipv4Addr::new(127, 88, 0, 0), prefix: 13 };
@@ -18,6 +19,8 @@ pub const POD_RANGE: Cidr = Cidr { base: Ipv4Addr::new(127, 88, 0, 0), prefix: 1
 pub const SERVICE_RANGE: Cidr = Cidr { base: Ipv4Addr::new(127, 96, 0, 0), prefix: 13 };
 
 const PREFIX: &str = "lifesign/";
+/// Nobody looks longer at who lives in a range, however busy the machine is.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// A range of IPv4 addresses such as `127.88.0.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,15 +137,29 @@ impl Claim {
 
     /// Claims exactly this range; `own` says which container instances found in it are the caller's to adopt.
     pub fn of(cidr: Cidr, own: impl Fn(&str) -> bool) -> Result<Claim, ClaimError> {
+        Claim::within(cidr, own, Duration::ZERO)
+    }
+
+    /// Claims the range that own pods run in: a stranger has it only while he looks at who lives there, and that passes.
+    pub fn return_to(cidr: Cidr, own: impl Fn(&str) -> bool) -> Result<Claim, ClaimError> {
+        Claim::within(cidr, own, LOOK_MAX)
+    }
+
+    fn within(cidr: Cidr, own: impl Fn(&str) -> bool, patience: Duration) -> Result<Claim, ClaimError> {
         let mut locks = Vec::new();
+        let strangers = |block| holders(block).map(|found| found.iter().any(|id| !own(id))).map_err(ClaimError::Socket);
         for block in cidr.blocks() {
-            match bind(&block.to_string()) {
+            // Before the lock too: whoever looks for a free range should not be in the way of the agent that comes back.
+            if strangers(block)? {
+                return Err(ClaimError::InUse(cidr));
+            }
+            match bind_within(&block.to_string(), patience) {
                 Ok(lock) => locks.push(lock),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(ClaimError::InUse(cidr)),
                 Err(error) => return Err(ClaimError::Socket(error)),
             }
             // After the lock: a shim is started only by a holder of the lock.
-            if holders(block).map_err(ClaimError::Socket)?.iter().any(|id| !own(id)) {
+            if strangers(block)? {
                 return Err(ClaimError::InUse(cidr));
             }
         }
@@ -160,6 +177,19 @@ pub(crate) fn hold(range: &str, id: &str) -> io::Result<UnixDatagram> {
     let cidr: Cidr = range.parse().map_err(io::Error::other)?;
     let block = cidr.blocks().next().expect("a range has at least one block");
     bind(&format!("{block}/{id}"))
+}
+
+/// Binds a name, as soon as nobody else has it.
+fn bind_within(name: &str, patience: Duration) -> io::Result<UnixDatagram> {
+    let until = Instant::now() + patience;
+    loop {
+        match bind(name) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            bound => return bound,
+        }
+    }
 }
 
 fn bind(name: &str) -> io::Result<UnixDatagram> {
@@ -233,6 +263,18 @@ mod tests {
         let (second, third) = (200 + run % 40, run / 40 % 16 * 16);
         let base = Ipv4Addr::new(127, u8::try_from(second).unwrap(), u8::try_from(third).unwrap() + index, 0);
         Cidr { base, prefix: 24 }
+    }
+
+    #[test]
+    fn whoever_looks_for_a_free_range_does_not_keep_an_agent_from_coming_back_to_its_own() {
+        let block = block(9);
+        let _shim = hold(&block.to_string(), "mine").unwrap();
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| (0..300).for_each(|_| drop(Claim::of(block, |_| false))));
+            while !looking.is_finished() {
+                Claim::return_to(block, |id| id == "mine").unwrap();
+            }
+        });
     }
 
     #[test]

@@ -158,8 +158,10 @@ fn claim(wanted: Option<Cidr>, before: Option<Cidr>, adopted: &HashMap<String, A
     if let Some(cidr) = wanted {
         return Claim::of(cidr, |id| own.contains(id));
     }
-    for cidr in held.into_iter().chain(before) {
-        match Claim::of(cidr, |id| own.contains(id)) {
+    let held = held.map(|cidr| (cidr, true));
+    for (cidr, lives_here) in held.into_iter().chain(before.map(|cidr| (cidr, false))) {
+        let mine = |id: &str| own.contains(id);
+        match if lives_here { Claim::return_to(cidr, mine) } else { Claim::of(cidr, mine) } {
             Err(ClaimError::InUse(_)) => {}
             claimed => return claimed,
         }
