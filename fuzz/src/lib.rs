@@ -4,9 +4,11 @@
 //! patch keeps JSON JSON. Each function is one target; nothing here needs a fuzzer, so a finding is a unit test away.
 
 mod definitions;
+mod markers;
 mod objects;
 mod texts;
 
+pub use self::markers::markers;
 pub use definitions::definition;
 pub use objects::{object, patch, protobuf};
 pub use texts::text;

@@ -101,4 +101,14 @@ impl WriteError {
     pub const fn is_retryable(self) -> bool {
         matches!(self, WriteError::Failed)
     }
+
+    /// Returns one word for metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            WriteError::NotFound => "gone",
+            WriteError::AlreadyExists | WriteError::Conflict => "conflict",
+            WriteError::Invalid => "refused",
+            WriteError::Failed => "failed",
+        }
+    }
 }

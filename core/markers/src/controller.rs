@@ -138,6 +138,11 @@ impl Controller {
         self.cache.markers.iter().map(|(key, entry)| (key, entry.pods.len()))
     }
 
+    /// Returns how many pods a marker selects; `None`: there is no such marker.
+    pub fn matched(&self, marker: &Key) -> Option<usize> {
+        self.cache.markers.get(marker).map(|entry| entry.pods.len())
+    }
+
     /// Returns how often a correction of drift was put off, for the metric.
     pub fn drift_suppressed(&self) -> u64 {
         self.drift_suppressed

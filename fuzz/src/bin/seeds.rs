@@ -82,6 +82,14 @@ impl Found {
             json!({"definition": definition, "object": object})
         });
         put(corpus, "definitions", pairs.map(|seed| bytes(&seed)))?;
+        let (with_probes, with_items) =
+            (|object: &&Value| object["spec"]["probes"].is_array(), |object: &&Value| object["spec"]["podProbes"].is_array());
+        let nodes: Vec<&Value> = self.objects.iter().filter(with_items).collect();
+        let pods: Vec<&Value> = self.objects.iter().filter(|object| object["spec"]["containers"].is_array()).take(3).collect();
+        let node = |index: usize| nodes.get(index % nodes.len().max(1));
+        let markers = self.objects.iter().filter(with_probes).enumerate();
+        let markers = markers.map(|(index, marker)| json!({"markers": [marker], "pods": pods, "nodePodProbe": node(index)}));
+        put(corpus, "markers", markers.map(|seed| bytes(&seed)))?;
         put(corpus, "texts", self.texts.iter().map(|text| text.clone().into_bytes()))?;
         put(corpus, "protobuf", self.protobuf.iter().cloned())
     }

@@ -55,12 +55,18 @@ pub struct Metrics {
     pub endpointslices: endpointslices::Metrics,
     /// Those of latency profiles.
     pub profile: profile::Metrics,
+    /// Those of the marker controller.
+    pub markers: markers::Metrics,
 }
 
 impl Metrics {
     /// Makes the metrics known to a registry.
     pub fn register(registry: &mut Registry) -> Metrics {
-        Metrics { endpointslices: endpointslices::Metrics::register(registry), profile: profile::Metrics::register(registry) }
+        Metrics {
+            endpointslices: endpointslices::Metrics::register(registry),
+            profile: profile::Metrics::register(registry),
+            markers: markers::Metrics::register(registry),
+        }
     }
 }
 
@@ -101,7 +107,7 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         }
     }
     if markers {
-        team.start("pod-probe-marker-controller", markers::run);
+        team.start("pod-probe-marker-controller", |context| markers::run(context, metrics.markers));
     }
     // A further controller is one more `team.start` here.
     team.wait(on_ready).await

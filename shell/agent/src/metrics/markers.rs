@@ -98,11 +98,7 @@ impl MarkerMetrics {
 
     /// A write of the node's object has ended.
     pub(crate) fn wrote(&self, result: Result<(), WriteError>) {
-        let result = match result {
-            Ok(()) => "ok",
-            Err(error) if error.is_retryable() => "retried",
-            Err(_) => "refused",
-        };
+        let result = result.err().map_or("ok", WriteError::word);
         self.writes.get_or_create(&WriteLabels { resource: "nodepodprobes/status", result }).inc();
     }
 
