@@ -187,11 +187,36 @@ impl Plane {
     }
 }
 
+impl Plane {
+    /// Returns the processes that belong to the data directory: the plane, its shims, its containers.
+    pub fn processes(&self) -> Vec<(Pid, String)> {
+        let mark = self.data_dir().display().to_string();
+        let names = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(&mark);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
+            let pid = entry.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
+            let Some(pid) = pid else { continue };
+            let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
+            let command = read("cmdline");
+            if names(&command) || names(&read("environ")) {
+                found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
+            }
+        }
+        found
+    }
+}
+
 impl Drop for Plane {
     fn drop(&mut self) {
         if let Some(running) = &mut self.running {
             let _ = running.child.kill();
             let _ = running.child.wait();
+        }
+        if self.subcommand == "up" {
+            // Containers outlive a plane that is killed; they must not outlive the test.
+            for (pid, _) in self.processes() {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
     }
 }

@@ -176,16 +176,5 @@ fn script(name: &str, script: &str) -> Value {
 
 /// Returns the processes whose environment names a container of this plane's data directory: none may be left behind.
 fn processes_below(plane: &Plane) -> Vec<String> {
-    let mark = plane.data_dir().display().to_string();
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok) {
-        let path = entry.path();
-        let environment = std::fs::read(path.join("environ")).unwrap_or_default();
-        let command = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        let names = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(&mark);
-        if names(&environment) || names(&command) {
-            found.push(String::from_utf8_lossy(&command).replace('\0', " "));
-        }
-    }
-    found
+    plane.processes().into_iter().map(|(_, command)| command).collect()
 }
