@@ -4,6 +4,7 @@
 //! is judged against the graph, and the shell repeats the judgement against the store before it acts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::deletion::{FOREGROUND, ORPHAN};
 use crate::index::{Index, Owner};
@@ -22,15 +23,10 @@ pub enum Collect {
     RemoveFinalizer(&'static str),
 }
 
-#[derive(Clone, Debug)]
-struct Member {
-    index: Index,
-}
-
 /// Who owns whom.
 #[derive(Debug, Default)]
 pub struct Graph {
-    members: BTreeMap<Key, Member>,
+    members: BTreeMap<Key, Arc<Index>>,
     by_uid: BTreeMap<String, Key>,
     /// Owner uid to the keys of its dependents.
     dependents: BTreeMap<String, BTreeSet<Key>>,
@@ -39,8 +35,8 @@ pub struct Graph {
 
 impl Graph {
     /// Takes an object that exists when the collector starts.
-    pub fn add(&mut self, key: &Key, index: &Index) {
-        self.insert(key, index.clone());
+    pub fn add(&mut self, key: &Key, index: &Arc<Index>) {
+        self.insert(key, Arc::clone(index));
         if !index.owners.is_empty() || index.deleting {
             self.work.push_back(Key::clone(key));
         }
@@ -52,10 +48,10 @@ impl Graph {
             ChangeType::Deleted => self.remove(&change.key),
             ChangeType::Added | ChangeType::Modified => {
                 let index = &change.object.index;
-                let same = self.members.get(&change.key).is_some_and(|member| member.index == *index);
+                let same = self.members.get(&change.key).is_some_and(|known| known == index);
                 if !same {
                     self.queue_lost_owners(&change.key, index);
-                    self.insert(&change.key, index.clone());
+                    self.insert(&change.key, Arc::clone(index));
                     if !index.owners.is_empty() || index.deleting {
                         self.work.push_back(Key::clone(&change.key));
                     }
@@ -67,19 +63,19 @@ impl Graph {
         }
     }
 
-    fn insert(&mut self, key: &Key, index: Index) {
+    fn insert(&mut self, key: &Key, index: Arc<Index>) {
         self.detach(key);
         for owner in &index.owners {
             self.dependents.entry(owner.uid.clone()).or_default().insert(Key::clone(key));
         }
         self.by_uid.insert(index.uid.clone(), Key::clone(key));
-        self.members.insert(Key::clone(key), Member { index });
+        self.members.insert(Key::clone(key), index);
     }
 
-    fn detach(&mut self, key: &Key) -> Option<Index> {
+    fn detach(&mut self, key: &Key) -> Option<Arc<Index>> {
         let member = self.members.remove(key)?;
-        self.by_uid.remove(&member.index.uid);
-        for owner in &member.index.owners {
+        self.by_uid.remove(&member.uid);
+        for owner in &member.owners {
             if let Some(keys) = self.dependents.get_mut(&owner.uid) {
                 keys.remove(key);
                 if keys.is_empty() {
@@ -87,7 +83,7 @@ impl Graph {
                 }
             }
         }
-        Some(member.index)
+        Some(member)
     }
 
     fn remove(&mut self, key: &Key) {
@@ -104,7 +100,7 @@ impl Graph {
     /// Owners that an object no longer refers to may have waited for just that.
     fn queue_lost_owners(&mut self, key: &Key, index: &Index) {
         let Some(before) = self.members.get(key) else { return };
-        let lost = before.index.owners.iter().filter(|owner| !index.owners.iter().any(|kept| kept.uid == owner.uid));
+        let lost = before.owners.iter().filter(|owner| !index.owners.iter().any(|kept| kept.uid == owner.uid));
         let keys: Vec<Key> = lost.filter_map(|owner| self.by_uid.get(&owner.uid).cloned()).collect();
         self.work.extend(keys);
     }
@@ -125,7 +121,7 @@ impl Graph {
 
     /// Judges one object; `None`: leave it alone.
     pub fn judge(&self, key: &Key) -> Option<Collect> {
-        let index = &self.members.get(key)?.index;
+        let index = self.members.get(key)?;
         if index.deleting {
             if let Some(done) = self.finished_finalizer(index) {
                 return Some(Collect::RemoveFinalizer(done));
@@ -164,13 +160,13 @@ impl Graph {
 
     fn lives(&self, owner: &Owner, namespace: &str) -> bool {
         let Some(member) = self.by_uid.get(&owner.uid).and_then(|key| self.members.get(key)) else { return false };
-        let reachable = member.index.namespace.is_empty() || member.index.namespace == namespace;
-        reachable && member.index.name == owner.name
+        let reachable = member.namespace.is_empty() || member.namespace == namespace;
+        reachable && member.name == owner.name
     }
 
     fn owner_finalizer(&self, owner: &Owner, finalizer: &str) -> bool {
         let member = self.by_uid.get(&owner.uid).and_then(|key| self.members.get(key));
-        member.is_some_and(|member| member.index.deleting && member.index.finalizers.iter().any(|f| f == finalizer))
+        member.is_some_and(|member| member.deleting && member.finalizers.iter().any(|f| f == finalizer))
     }
 
     fn waits_for_dependents(&self, owner: &Owner) -> bool {
@@ -182,7 +178,7 @@ impl Graph {
     }
 
     fn dependents_of<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Index> + use<'a> {
-        self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.members.get(key)).map(|member| &member.index)
+        self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.members.get(key)).map(Arc::as_ref)
     }
 
     /// Returns the collector's finalizer of an owner whose dependents are dealt with.
@@ -227,7 +223,7 @@ mod tests {
     fn graph(members: &[Index]) -> Graph {
         let mut graph = Graph::default();
         for index in members {
-            graph.add(&key(&index.name), index);
+            graph.add(&key(&index.name), &Arc::new(index.clone()));
         }
         graph
     }

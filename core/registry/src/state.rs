@@ -37,8 +37,8 @@ pub struct Stored {
     pub revision: u64,
     /// The object as JSON, `resourceVersion` inside, without `apiVersion` and `kind`.
     pub bytes: Arc<[u8]>,
-    /// What selectors and the collector ask about.
-    pub index: Index,
+    /// What selectors and the collector ask about; shared with the collector, which keeps it for every object.
+    pub index: Arc<Index>,
     /// What field selectors ask about; computed when first asked, because few objects ever are.
     fields: OnceLock<Vec<(String, String)>>,
 }
@@ -51,7 +51,7 @@ impl Stored {
             members.remove("kind");
         }
         api::json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".to_owned(), revision.to_string().into());
-        let index = Index::of(&object);
+        let index = Arc::new(Index::of(&object));
         // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
         let bytes = serde_json::to_vec(&object).expect("a JSON value serializes").into();
         Stored { revision, bytes, index, fields: OnceLock::new() }
@@ -60,7 +60,7 @@ impl Stored {
     /// Reads the stored form back from disk; `None` if the bytes are not an object.
     pub fn from_bytes(revision: u64, bytes: &[u8]) -> Option<Stored> {
         let object: Value = serde_json::from_slice(bytes).ok()?;
-        object.is_object().then(|| Stored { revision, bytes: bytes.into(), index: Index::of(&object), fields: OnceLock::new() })
+        object.is_object().then(|| Stored { revision, bytes: bytes.into(), index: Arc::new(Index::of(&object)), fields: OnceLock::new() })
     }
 
     /// Returns the value of a selectable field; `fields` lists those of the kind and is asked once per stored object.
