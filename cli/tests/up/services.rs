@@ -168,3 +168,47 @@ fn services_get_new_addresses_when_another_plane_took_their_range() {
     up.start_again(&[]);
     assert_eq!(up.get("/api/v1/namespaces/default/services/web")["spec"]["clusterIP"], address.ip().to_string());
 }
+
+/// Returns whether any endpoint says `serving` or `terminating`.
+fn knows_terminating(slice: &Value) -> bool {
+    let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+    let has = |endpoint: &Value, name: &str| !endpoint["conditions"][name].is_null();
+    endpoints.iter().any(|endpoint| has(endpoint, "serving") || has(endpoint, "terminating"))
+}
+
+#[test]
+fn the_gate_takes_the_conditions_away_with_the_next_write_and_brings_them_back() {
+    let mut up = Up::start();
+    up.create_service("web");
+    let pod = |name: &str, arguments: &[&str]| {
+        let mut pod = server(name, arguments);
+        pod["metadata"]["labels"] = json!({"app": "web"});
+        pod
+    };
+    let ready = |count: usize| {
+        move |all: &[Value]| all.iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count() == count
+    };
+    up.create_pod(&pod("web-0", &["--drain", "20s"]));
+    let before = up.wait_for_slice("web", "ready", ready(1));
+    assert!(knows_terminating(&before));
+
+    // A crash, so that nothing changes but the gate.
+    up.plane.kill();
+    up.start_again(&["--feature-gates", "EndpointSliceTerminatingCondition=false"]);
+    up.create_service("other");
+    up.wait_for_slice("other", "made", |_| true);
+    let stored = up.wait_for_slice("web", "there", |_| true);
+    assert_eq!(stored, before, "what is stored stays until the next write");
+    up.create_pod(&pod("web-1", &[]));
+    let written = up.wait_for_slice("web", "written", ready(2));
+    assert!(!knows_terminating(&written), "{written:#}");
+    up.call("DELETE", &format!("{PODS}/web-0"), &Value::Null);
+    up.wait_for_slice("web", "without the terminating pod", |all| all.len() == 1);
+    assert!(up.get(&format!("{PODS}/web-0"))["metadata"]["deletionTimestamp"].is_string(), "it is still draining");
+
+    up.plane.kill();
+    up.start_again(&[]);
+    up.create_pod(&pod("web-2", &[]));
+    let again = up.wait_for_slice("web", "complete", ready(2));
+    assert!(knows_terminating(&again), "{again:#}");
+}

@@ -60,7 +60,12 @@ impl Stored {
     /// Reads the stored form back from disk; `None` if the bytes are not an object.
     pub fn from_bytes(revision: u64, bytes: &[u8]) -> Option<Stored> {
         let object: Value = serde_json::from_slice(bytes).ok()?;
-        object.is_object().then(|| Stored { revision, bytes: bytes.into(), index: Arc::new(Index::of(&object)), fields: OnceLock::new() })
+        object.is_object().then(|| Stored {
+            revision,
+            bytes: bytes.into(),
+            index: Arc::new(Index::of(&object)),
+            fields: OnceLock::new(),
+        })
     }
 
     /// Returns the value of a selectable field; `fields` lists those of the kind and is asked once per stored object.

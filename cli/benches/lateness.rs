@@ -1,0 +1,133 @@
+//! How late do attempts start when there are many workers?
+//!
+//! The real binary runs pods whose containers sleep; each has a readiness probe that asks a server of this benchmark, which is
+//! another process on the same two cores. After a warm-up the agent's own histogram of start lag is read twice, and the
+//! difference tells the attempts in between. Run with `cargo bench -p lifesign --bench lateness -- WORKERS PERIOD_MS SECONDS`.
+
+// A benchmark is a program for developers: what fails in it may stop it.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::client::{Client, Protocol};
+use testkit::plane::Plane;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Containers of one pod: fewer objects, the same workers.
+const CONTAINERS: usize = 50;
+const LAG: &str = "lifesign_probe_start_lag_seconds_bucket";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+
+fn main() {
+    let mut numbers = std::env::args().filter_map(|text| text.parse::<usize>().ok());
+    let workers = numbers.next().unwrap_or(1_000);
+    let period = i64::try_from(numbers.next().unwrap_or(200)).unwrap();
+    let seconds = u64::try_from(numbers.next().unwrap_or(20)).unwrap();
+    let port = serve();
+    let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign")).whole();
+    plane.set_arguments(["--sub-second-probe-policy", "Always"]);
+    plane.start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(measure(&plane, workers, period, Duration::from_secs(seconds), port));
+}
+
+async fn measure(plane: &Plane, workers: usize, period: i64, span: Duration, port: u16) {
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
+    for first in (0..workers).step_by(CONTAINERS) {
+        let containers: Vec<Value> =
+            (first..workers.min(first + CONTAINERS)).map(|index| container(index, period, port)).collect();
+        let pod = json!({
+            "metadata": {"name": format!("many-{first}")},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": containers},
+        });
+        let answer = client.call("POST", PODS, &pod).await.unwrap();
+        assert_eq!(answer.code, 201, "{}", answer.json());
+    }
+    let started = Instant::now();
+    loop {
+        let pods = client.call("GET", PODS, &Value::Null).await.unwrap().json();
+        let ready = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+        };
+        let pods = pods["items"].as_array().unwrap();
+        if pods.iter().filter(ready).count() == pods.len() {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(300), "the pods do not become ready");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    println!("{workers} workers every {period} ms: all ready after {:.1} s", started.elapsed().as_secs_f64());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let node = client.call("GET", "/api/v1/nodes", &Value::Null).await.unwrap().json()["items"][0].clone();
+    let agent_port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
+    let agent = Client::of_agent(&plane.kubeconfig(), &format!("127.0.0.1:{agent_port}")).unwrap();
+    let (before, cpu) = (histogram(&agent).await, cpu_seconds(plane));
+    tokio::time::sleep(span).await;
+    let (after, cpu) = (histogram(&agent).await, cpu_seconds(plane) - cpu);
+    report(&before, &after, span, cpu);
+}
+
+fn container(index: usize, period: i64, port: u16) -> Value {
+    let seconds = (period + 999) / 1_000;
+    let mut probe = json!({"httpGet": {"host": "127.0.0.1", "port": port}, "periodSeconds": seconds});
+    if period != seconds * 1_000 {
+        probe["periodMilliseconds"] = (period - seconds * 1_000).into();
+    }
+    json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe})
+}
+
+/// Returns upper bound in seconds to the number of attempts that started at most so late.
+async fn histogram(agent: &Client) -> BTreeMap<String, f64> {
+    let answer = agent.call("GET", "/metrics", &Value::Null).await.unwrap();
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let lines = text.lines().filter(|line| line.starts_with(LAG));
+    let bound = |line: &str| line.split("le=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    lines.map(|line| (bound(line), line.rsplit(' ').next().unwrap().parse().unwrap())).collect()
+}
+
+fn report(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, span: Duration, cpu: f64) {
+    let mut counts: Vec<(f64, f64)> = after
+        .iter()
+        .map(|(bound, count)| {
+            let upper = if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() };
+            (upper, count - before.get(bound).copied().unwrap_or(0.0))
+        })
+        .collect();
+    counts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total = counts.last().unwrap().1;
+    let at_most = |share: f64| counts.iter().find(|(_, count)| *count >= total * share).unwrap().0 * 1e3;
+    println!("attempts: {total:.0}, {:.0}/s", total / span.as_secs_f64());
+    println!("start lag: p50 <= {:.1} ms, p99 <= {:.1} ms, p99.9 <= {:.1} ms", at_most(0.5), at_most(0.99), at_most(0.999));
+    println!("CPU of the plane: {:.2} cores, {:.0} us/attempt", cpu / span.as_secs_f64(), cpu / total * 1e6);
+}
+
+/// Returns the CPU seconds of the plane's process.
+fn cpu_seconds(plane: &Plane) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", plane.pid().as_raw_nonzero())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// Answers every request with 200 from a few threads, as cheaply as possible.
+fn serve() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for _ in 0..4 {
+        let listener = listener.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut request = [0; 4096];
+            loop {
+                let Ok((mut stream, _)) = listener.accept() else { continue };
+                if stream.read(&mut request).unwrap_or_default() > 0 {
+                    let _ = stream.write_all(ANSWER);
+                }
+            }
+        });
+    }
+    port
+}
