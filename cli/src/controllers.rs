@@ -13,6 +13,7 @@ use runtime::Clock;
 
 use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
 use crate::error::Failure;
+use crate::profile::RolloutArgs;
 use crate::{block_on, signals, start_logging};
 
 /// Run the controllers against an API
@@ -26,6 +27,8 @@ pub(crate) struct ControllersArgs {
     kubeconfig: PathBuf,
     #[command(flatten)]
     slices: SliceArgs,
+    #[command(flatten)]
+    profile: RolloutArgs,
     /// Write EndpointSlices on a Kubernetes cluster; its own controller must be off (--controllers=*,-endpointslice-controller)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     endpointslice_controller: Option<bool>,
@@ -90,6 +93,7 @@ impl ControllersArgs {
         } else {
             None
         };
+        let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let config = ControllersConfig {
             client: client.clone(),
@@ -97,8 +101,9 @@ impl ControllersArgs {
             host: host.clone(),
             endpointslices: slices,
             scheduler: own,
-            node_lifecycle: own.then(nodes::monitor::Config::default),
-            profile: None,
+            node_lifecycle: own
+                .then(|| nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
+            profile: own.then_some(controllers::profile::Config { options, tolerations: None }),
             markers: true,
             metrics: controllers::Metrics::register(&mut Registry::default()),
             on_ready: None,

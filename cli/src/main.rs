@@ -43,6 +43,7 @@ enum Command {
     Serve(serve::ServeArgs),
     #[command(hide = true)]
     Shim(shim::ShimArgs),
+    Profile(profile::ProfileArgs),
     Apiserver(apiserver::ApiserverArgs),
     Kubeconfig(kubeconfig::KubeconfigArgs),
     Completions(completions::CompletionsArgs),
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => args.run(),
         Command::Serve(args) => args.run(),
         Command::Shim(args) => return args.run(),
+        Command::Profile(args) => args.run(),
         Command::Apiserver(args) => args.run(),
         Command::Kubeconfig(args) => args.run(),
         Command::Completions(args) => args.run(),

@@ -1,46 +1,70 @@
 //! `lifesign profile`: worker latency profiles, how to change them safely, and what they do.
 
-use std::time::Duration;
+mod api;
+mod get;
+mod plan;
+mod recommend;
+mod rollout;
+mod set;
+mod simulate;
+mod table;
 
-use clap::Args;
-use profiles::rollout::Options;
-use profiles::status::PROGRESS_DEADLINE_MIN;
+use clap::{Args, Subcommand, ValueEnum};
 
-/// How latency profiles are rolled out by a plane.
-#[derive(Args, Clone)]
-pub(crate) struct RolloutArgs {
-    /// How long a part of the plane may be without progress before a latency profile is given up
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = deadline)]
-    profile_progress_deadline: Duration,
-    /// How many nodes change their heartbeat at a time; 0: no limit
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    profile_max_unavailable: usize,
-    /// The grace of the latency profile Default, 40s to 60s
-    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = default_grace)]
-    default_node_monitor_grace_period: Duration,
+pub(crate) use rollout::RolloutArgs;
+
+use crate::error::Failure;
+
+/// Choose, plan and simulate worker latency profiles
+///
+/// A profile says how often nodes speak and how long the control plane waits: Default (10 s, 40 s, 300 s),
+/// MediumUpdateAverageReaction (20 s, 2 m, 60 s), LowUpdateSlowReaction (1 m, 5 m, 60 s).
+#[derive(Args)]
+pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    command: Command,
 }
 
-impl RolloutArgs {
-    /// Returns what the controllers are told.
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            progress_deadline: self.profile_progress_deadline,
-            max_unavailable: self.profile_max_unavailable,
-            default_grace: self.default_node_monitor_grace_period,
+#[derive(Subcommand)]
+enum Command {
+    Get(get::GetArgs),
+    Set(set::SetArgs),
+    Plan(plan::PlanArgs),
+    Status(get::StatusArgs),
+    Pause(set::PauseArgs),
+    Resume(set::ResumeArgs),
+    Retry(set::RetryArgs),
+    Simulate(simulate::SimulateArgs),
+    Recommend(recommend::RecommendArgs),
+}
+
+impl ProfileArgs {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Get(args) => args.run(),
+            Command::Set(args) => args.run(),
+            Command::Plan(args) => args.run(),
+            Command::Status(args) => args.run(),
+            Command::Pause(args) => args.run(),
+            Command::Resume(args) => args.run(),
+            Command::Retry(args) => args.run(),
+            Command::Simulate(args) => args.run(),
+            Command::Recommend(args) => args.run(),
         }
     }
 }
 
-fn deadline(text: &str) -> Result<Duration, String> {
-    let span = api::duration::parse(text).map_err(|error| error.to_string())?;
-    if span < PROGRESS_DEADLINE_MIN { Err("at least 1m".to_owned()) } else { Ok(span) }
+/// How to say it.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
 }
 
-fn default_grace(text: &str) -> Result<Duration, String> {
-    let span = api::duration::parse(text).map_err(|error| error.to_string())?;
-    if (40..=60).contains(&span.as_secs()) && span.subsec_nanos() == 0 {
-        Ok(span)
-    } else {
-        Err("whole seconds from 40s to 60s".to_owned())
-    }
+/// Prints a value as JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::bug)?;
+    crate::output::print((text + "\n").as_bytes())
 }

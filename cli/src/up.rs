@@ -177,7 +177,7 @@ impl UpArgs {
             endpointslices: Some(self.slices.config(&self.server.feature_gates)?),
             scheduler: true,
             node_lifecycle: Some(nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
-            profile: Some(controllers::profile::Config { options, tolerations }),
+            profile: Some(controllers::profile::Config { options, tolerations: Some(tolerations) }),
             markers: true,
             metrics,
             on_ready: None,

@@ -5,6 +5,7 @@
 //! seed: the same scenario and seed give the same output, byte for byte. Every run checks the invariants of node lifecycle
 //! and of the planner, and fails with its seed if one is broken.
 
+mod compare;
 mod faults;
 mod link;
 mod output;
@@ -15,6 +16,7 @@ mod scenario;
 mod stats;
 mod world;
 
+pub use compare::{Choice, candidates, choose, comparison};
 pub use faults::{Faults, Spans};
 pub use output::{ClassSeconds, Output, Quantiles, Rate, StateOutput, Writes};
 pub use plot::plot;
@@ -23,4 +25,4 @@ pub use scenario::{
     Burst, Component, Deaths, Latency, Length, Link, Outage, Restart, Scenario, ScenarioError, Scope, Spacing, Transition,
     Values,
 };
-pub use world::{Broken, SimError, simulate, simulate_with};
+pub use world::{Broken, SimError, simulate, simulate_telling, simulate_with};

@@ -6,7 +6,7 @@ use profiles::Profile;
 use serde::Serialize;
 
 /// A profile is good enough below this many false alarms per node and day.
-const RATE_MAX: f64 = 0.01;
+pub(crate) const RATE_MAX: f64 = 0.01;
 
 /// So many heartbeats missed in a row are an outage; fewer are loss.
 const OUTAGE_FROM: u64 = 3;
@@ -54,7 +54,7 @@ pub struct Recommendation {
     pub predictions: Vec<Prediction>,
 }
 
-fn by_name<S: serde::Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn by_name<S: serde::Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(profile.name())
 }
 

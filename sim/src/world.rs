@@ -56,23 +56,31 @@ pub struct Broken {
 
 /// Runs a scenario.
 pub fn simulate(scenario: &Scenario) -> Result<Output, SimError> {
-    run(scenario, None, true)
+    run(scenario, None, true, &mut |_| ())
+}
+
+/// Runs a scenario and tells now and then which part of it is done, from 0 to 1.
+pub fn simulate_telling(scenario: &Scenario, tell: &mut dyn FnMut(f64)) -> Result<Output, SimError> {
+    run(scenario, None, true, tell)
 }
 
 /// Runs a scenario with the given faults instead of drawn ones.
 pub fn simulate_with(scenario: &Scenario, faults: Faults) -> Result<Output, SimError> {
-    run(scenario, Some(faults), true)
+    run(scenario, Some(faults), true, &mut |_| ())
 }
 
-fn run(scenario: &Scenario, faults: Option<Faults>, look_ahead: bool) -> Result<Output, SimError> {
+fn run(scenario: &Scenario, faults: Option<Faults>, look_ahead: bool, tell: &mut dyn FnMut(f64)) -> Result<Output, SimError> {
     scenario.validate()?;
     let start = scenario.start()?;
     let mut world = World::new(scenario, &start, faults, look_ahead)?;
-    match world.run() {
+    match world.run(tell) {
         Ok(()) => Ok(world.output(scenario, &start)),
         Err(what) => Err(Broken { seed: scenario.seed, at: world.now, what }.into()),
     }
 }
+
+/// So many events are some milliseconds: often enough to see that a run goes on.
+const TELL_EVERY: u32 = 1 << 16;
 
 /// A node: its agent, its link, and what the API says of it.
 struct Node {
@@ -256,7 +264,7 @@ impl World {
         })
     }
 
-    fn run(&mut self) -> Result<(), String> {
+    fn run(&mut self, tell: &mut dyn FnMut(f64)) -> Result<(), String> {
         self.nodes.iter_mut().for_each(|node| node.pod.create(Time::ZERO, &self.defaults));
         self.start_controllers(Time::ZERO)?;
         self.start_rollout();
@@ -273,7 +281,12 @@ impl World {
             self.queue.push(to, Event::ControllersStart);
         }
         self.find_next_control();
+        let mut events = 0u32;
         loop {
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(TELL_EVERY) {
+                tell(self.now.since(Time::ZERO).as_secs_f64() / self.end.since(Time::ZERO).as_secs_f64());
+            }
             let event_at = self.queue.next_at();
             let evictor_at = self.evictor.deadline().unwrap_or(Time::MAX);
             let now = event_at.min(self.monitor_wake).min(evictor_at);

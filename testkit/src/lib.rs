@@ -3,6 +3,8 @@
 #[cfg(feature = "plane")]
 pub mod client;
 pub mod diff;
+#[cfg(feature = "plane")]
+pub mod link;
 #[cfg(feature = "odd")]
 pub mod odd;
 #[cfg(feature = "plane")]

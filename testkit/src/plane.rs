@@ -25,6 +25,8 @@ pub struct Plane {
     folder: TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// The latency profile that every start asks for.
+    profile: Option<String>,
     running: Option<Running>,
 }
 
@@ -45,6 +47,7 @@ impl Plane {
             folder,
             arguments: Vec::new(),
             environment: Vec::new(),
+            profile: std::env::var("LIFESIGN_TEST_PROFILE").ok().filter(|profile| !profile.is_empty()),
             running: None,
         }
     }
@@ -70,6 +73,20 @@ impl Plane {
     /// Sets a variable of every process that is started from now on.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Leaves the latency profile alone: the test is about profiles itself. Others run under `LIFESIGN_TEST_PROFILE`.
+    pub fn choose_own_profile(&mut self) {
+        self.profile = None;
+    }
+
+    /// Puts a profile in force, as a user would.
+    fn set_profile(&self, profile: &str) -> Result<(), String> {
+        let mut command = Command::new(&self.binary);
+        command.args(["profile", "set", profile, "--wait", "--timeout", "5m", "--kubeconfig"]).arg(self.kubeconfig());
+        let output = command.output().map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("profile {profile}: {said}\nlog:\n{}", self.log())) }
     }
 
     /// Returns the data directory.
@@ -132,7 +149,10 @@ impl Plane {
         match first.strip_prefix("ready ") {
             Some(url) => {
                 self.running = Some(Running { url: url.to_owned(), child, _stdout: lines });
-                Ok(())
+                match self.profile.as_deref().filter(|_| self.subcommand == "up") {
+                    Some(profile) => self.set_profile(profile),
+                    None => Ok(()),
+                }
             }
             None => {
                 let _ = child.kill();
@@ -190,19 +210,31 @@ impl Plane {
 impl Plane {
     /// Returns the processes that belong to the data directory: the plane, its shims, its containers.
     pub fn processes(&self) -> Vec<(Pid, String)> {
-        let mark = self.data_dir().display().to_string();
-        let names = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(&mark);
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
-            let pid = entry.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
-            let Some(pid) = pid else { continue };
-            let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
-            let command = read("cmdline");
-            if names(&command) || names(&read("environ")) {
-                found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
-            }
+        processes_of(&self.data_dir())
+    }
+}
+
+/// Returns the processes whose command line or environment names a data directory.
+fn processes_of(data_dir: &Path) -> Vec<(Pid, String)> {
+    let mark = data_dir.display().to_string();
+    let names = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(&mark);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
+        let pid = entry.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else { continue };
+        let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
+        let command = read("cmdline");
+        if names(&command) || names(&read("environ")) {
+            found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
         }
-        found
+    }
+    found
+}
+
+/// Ends the containers of an agent: they outlive one that is killed, but they must not outlive the test.
+pub fn end_containers(data_dir: &Path) {
+    for (pid, _) in processes_of(data_dir) {
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 
@@ -213,10 +245,7 @@ impl Drop for Plane {
             let _ = running.child.wait();
         }
         if self.subcommand == "up" {
-            // Containers outlive a plane that is killed; they must not outlive the test.
-            for (pid, _) in self.processes() {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+            end_containers(&self.data_dir());
         }
     }
 }

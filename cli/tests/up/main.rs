@@ -4,6 +4,7 @@ mod adoption;
 mod examples;
 mod gates;
 mod pods;
+mod profile_command;
 mod profiles;
 mod refusals;
 mod services;
@@ -39,6 +40,9 @@ impl Up {
         let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign")).whole();
         plane.set_arguments(arguments.iter().copied());
         environment.iter().for_each(|(name, value)| plane.set_environment(name, value));
+        if !environment.is_empty() {
+            plane.choose_own_profile();
+        }
         plane.start().expect("the plane comes up");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = Client::new(&plane.kubeconfig(), Protocol::Http2).expect("a client");

@@ -4,6 +4,7 @@
 //! - [`hazard`]: how many heartbeats a node may lose before it is taken for dead, and what else to know;
 //! - [`path`]: which profiles lie on the way, and which states of a cluster lie between two of them;
 //! - [`plan`]: the next safe step, from nothing but what is observed;
+//! - [`preview`]: the whole rollout before it happens;
 //! - [`status`]: conditions per owner, the progress deadline, the rollback;
 //! - [`message`]: the same for people;
 //! - [`rollout`]: all of it over the objects of a plane of our own.
@@ -14,6 +15,7 @@ pub mod hazard;
 pub mod message;
 pub mod path;
 pub mod plan;
+pub mod preview;
 pub mod profile;
 pub mod render;
 pub mod rollout;

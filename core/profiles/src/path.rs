@@ -48,7 +48,8 @@ impl State {
         Class::of(self.interval, self.grace)
     }
 
-    fn of(profile: Profile) -> State {
+    /// Returns the state of a cluster at a profile.
+    pub fn of(profile: Profile) -> State {
         let values = profile.values();
         State {
             interval: values.lease_renew_interval(),

@@ -18,7 +18,7 @@ use api::note::{Note, NoteType};
 use api::{Node, Write, write};
 use machine::Time;
 
-pub use observe::{PodDefaults, World};
+pub use observe::{PodDefaults, World, observed};
 
 use crate::hazard::Class;
 use crate::message::{messages, related_nodes};

@@ -53,6 +53,8 @@ pub struct ControllersConfig {
 pub struct Metrics {
     /// Those of the EndpointSlice controller.
     pub endpointslices: endpointslices::Metrics,
+    /// Those of the node lifecycle controller.
+    pub node_lifecycle: node_lifecycle::Metrics,
     /// Those of latency profiles.
     pub profile: profile::Metrics,
     /// Those of the marker controller.
@@ -64,6 +66,7 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Metrics {
         Metrics {
             endpointslices: endpointslices::Metrics::register(registry),
+            node_lifecycle: node_lifecycle::Metrics::register(registry),
             profile: profile::Metrics::register(registry),
             markers: markers::Metrics::register(registry),
         }
@@ -101,7 +104,7 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
     }
     if let Some(config) = node_lifecycle {
         let (sender, grace) = watch::channel(config.grace);
-        team.start("node-controller", |context| node_lifecycle::run(context, config, sender));
+        team.start("node-controller", |context| node_lifecycle::run(context, config, sender, metrics.node_lifecycle));
         if let Some(config) = profile {
             team.start("latency-profile-controller", |context| profile::run(context, config, grace, metrics.profile));
         }

@@ -4,9 +4,11 @@
 //! of Nodes, Leases and pods and writes what they decide. A write that fails is told to the machine again after a pause,
 //! with what the API says then: it asks anew for what is still missing.
 
+mod metrics;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::config_node::{self, ConfigNode};
 use api::{Lease, Node, Pod, Timestamp};
@@ -25,6 +27,8 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::requests::{STRATEGIC, delete, send, send_json};
 
+pub use metrics::Metrics;
+
 /// The namespace of the heartbeats.
 const LEASES: &str = "kube-node-lease";
 /// A merge patch, by which a list is replaced whole.
@@ -35,6 +39,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How a write ended, as far as a machine wants to know.
 enum Done {
     Fine,
+    /// A pod is gone, that was due to go then.
+    Evicted(Time),
     /// Tell the node again, as it is now.
     NodeAgain(Option<Box<Node>>),
     /// Tell the pod again, as it is now.
@@ -50,11 +56,15 @@ struct Controller {
     monitor: Monitor,
     evictor: Evictor,
     nodes: BTreeMap<Arc<str>, Node>,
+    /// When pods were due to go.
+    due: BTreeMap<Arc<str>, Time>,
+    metrics: Metrics,
     requests: JoinSet<Done>,
 }
 
 /// Runs the controller until told to stop; `grace` is told the grace in use.
-pub async fn run(mut context: Context, config: monitor::Config, grace: watch::Sender<Duration>) {
+pub async fn run(mut context: Context, config: monitor::Config, grace: watch::Sender<Duration>, metrics: Metrics) {
+    metrics.use_clock(&context.clock);
     let client = context.client.clone();
     let plain = watcher::Config::default;
     let mut nodes = std::pin::pin!(runtime::watch(objects::<Node>(&client, ""), plain()));
@@ -67,6 +77,8 @@ pub async fn run(mut context: Context, config: monitor::Config, grace: watch::Se
         monitor: Monitor::new(config, context.clock.now()),
         evictor: Evictor::new(),
         nodes: BTreeMap::new(),
+        due: BTreeMap::new(),
+        metrics,
         requests: JoinSet::new(),
     };
     let mut synced = [false; 3];
@@ -119,6 +131,7 @@ impl Controller {
             Seen::Deleted(object) => {
                 let name: Arc<str> = object.view.metadata.name.into();
                 self.nodes.remove(&name);
+                self.metrics.gone(&name);
                 self.step_monitor(context, Some(monitor::Input::NodeDeleted(Arc::clone(&name))));
                 self.step_evictor(context, Some(eviction::Input::NodeDeleted(name)));
             }
@@ -137,7 +150,16 @@ impl Controller {
     fn see_lease(&mut self, context: &Context, seen: Seen<Lease>) -> bool {
         match seen {
             Seen::Synced => return true,
-            Seen::Applied(object) => self.step_monitor(context, Some(monitor::Input::Lease(LeaseFacts::read(&object.view)))),
+            Seen::Applied(object) => {
+                let facts = LeaseFacts::read(&object.view);
+                let (name, lease) = (Arc::clone(&facts.node), facts.duration);
+                let heard = |monitor: &Monitor| monitor.id(&name).map(|id| monitor.last_seen(id));
+                let before = heard(&self.monitor);
+                self.step_monitor(context, Some(monitor::Input::Lease(facts)));
+                if let (Some(now), Some(lease)) = (heard(&self.monitor).filter(|now| Some(*now) != before), lease) {
+                    self.metrics.heard(&name, now, lease);
+                }
+            }
             Seen::Deleted(object) => {
                 self.step_monitor(context, Some(monitor::Input::LeaseDeleted(object.view.metadata.name.into())));
             }
@@ -151,6 +173,7 @@ impl Controller {
             Seen::Applied(object) => self.tell_pod(context, &object.view),
             Seen::Deleted(object) => {
                 let key: Arc<str> = object.view.metadata.key().into();
+                self.due.remove(&key);
                 self.step_monitor(context, Some(monitor::Input::PodDeleted(Arc::clone(&key))));
                 self.step_evictor(context, Some(eviction::Input::PodDeleted(key)));
             }
@@ -166,6 +189,7 @@ impl Controller {
     fn settle(&mut self, context: &Context, done: Done) {
         match done {
             Done::Fine | Done::NodeAgain(None) | Done::PodAgain(None) => {}
+            Done::Evicted(due) => self.metrics.deleted(context.clock.now().since(due)),
             Done::NodeAgain(Some(node)) => self.tell_node(context, *node),
             Done::PodAgain(Some(pod)) => self.tell_pod(context, &pod),
             Done::EvictionFailed { key, uid } => self.step_evictor(context, Some(eviction::Input::Failed { key, uid })),
@@ -175,7 +199,10 @@ impl Controller {
     fn step_monitor(&mut self, context: &Context, input: Option<monitor::Input>) {
         let now = context.clock.now();
         let mut effects = Vec::new();
+        let (began, all) = (Instant::now(), input.is_none());
         self.monitor.step(now, input, &mut effects);
+        self.metrics.took(all, began.elapsed());
+        self.metrics.state(&self.monitor);
         for effect in effects {
             if let Some(note) = effect.note() {
                 context.events.say(note);
@@ -207,6 +234,9 @@ impl Controller {
                     known.spec.taints.iter().filter(|taint| !gone(taint)).cloned().collect();
                 taints.extend(add.iter().map(nodes::HealthTaint::taint));
                 tracing::info!(%node, added = add.len(), removed = remove.len(), "health taints change");
+                if add.iter().any(|taint| taint.effect.name() == "NoExecute") {
+                    self.metrics.tainted(&NodeFacts::read(known).zone);
+                }
                 // The list is replaced whole, so it must not have changed since it was read.
                 let version = &known.metadata.resource_version;
                 let body =
@@ -240,11 +270,18 @@ impl Controller {
             match effect {
                 eviction::Effect::Evict { key, uid } => {
                     tracing::warn!(pod = %key, "pod is evicted: it does not bear a taint of its node");
+                    let due = self.due.remove(&key).unwrap_or(now);
                     let client = self.client.clone();
-                    self.requests.spawn(async move { evict(&client, key, uid, now).await });
+                    self.requests.spawn(async move { evict(&client, key, uid, now, due).await });
                 }
-                eviction::Effect::Scheduled { key, at } => tracing::info!(pod = %key, %at, "eviction scheduled"),
-                eviction::Effect::Cancelled { key } => tracing::info!(pod = %key, "eviction cancelled"),
+                eviction::Effect::Scheduled { key, at } => {
+                    tracing::info!(pod = %key, %at, "eviction scheduled");
+                    self.due.insert(key, at);
+                }
+                eviction::Effect::Cancelled { key } => {
+                    tracing::info!(pod = %key, "eviction cancelled");
+                    self.due.remove(&key);
+                }
             }
         }
     }
@@ -288,7 +325,7 @@ async fn mark_pod(client: &Client, key: &str, now: Time) -> Done {
     }
 }
 
-async fn evict(client: &Client, key: Arc<str>, uid: Arc<str>, now: Time) -> Done {
+async fn evict(client: &Client, key: Arc<str>, uid: Arc<str>, now: Time, due: Time) -> Done {
     let path = pod_path(&key);
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
@@ -302,8 +339,8 @@ async fn evict(client: &Client, key: Arc<str>, uid: Arc<str>, now: Time) -> Done
     };
     match deleted {
         // Gone, or another pod by now: either way this one is evicted.
-        Ok(()) => Done::Fine,
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Done::Fine,
+        Ok(()) => Done::Evicted(due),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Done::Evicted(due),
         Err(_) => Done::EvictionFailed { key, uid },
     }
 }

@@ -15,6 +15,7 @@ use api::{Lease, Node, Pod, Write, WriteError};
 use futures::StreamExt;
 use kube::runtime::watcher;
 use machine::Time;
+use profiles::Profile;
 use profiles::rollout::{Options, PodDefaults, Rollout, World};
 use runtime::{Seen, objects};
 use tokio::sync::watch;
@@ -36,8 +37,9 @@ pub type TolerationsInUse = Arc<dyn Fn() -> (i64, i64) + Send + Sync>;
 pub struct Config {
     /// What an operator chooses.
     pub options: Options,
-    /// What the API server of this process uses.
-    pub tolerations: TolerationsInUse,
+    /// What the API server of this process uses; `None`: it is in another one. Then it uses what `cluster` carries, which it
+    /// reads as soon as it has stored it, or what it has built in.
+    pub tolerations: Option<TolerationsInUse>,
 }
 
 /// Runs the controller until told to stop; `grace` is the one in use.
@@ -69,7 +71,8 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
         }
         context.tell_synced();
         if std::mem::take(&mut news) {
-            let in_use = (*grace.borrow_and_update(), (config.tolerations)());
+            let tolerations = config.tolerations.as_ref().map_or_else(|| known.carried_tolerations(), |in_use| in_use());
+            let in_use = (*grace.borrow_and_update(), tolerations);
             again_at = known.look(&context, &mut rollout, in_use, &metrics).await;
         }
     }
@@ -92,6 +95,16 @@ impl Known {
             Seen::Deleted(_) => self.cluster = None,
         }
         true
+    }
+
+    /// Returns the default tolerations that `cluster` carries: not ready, unreachable.
+    fn carried_tolerations(&self) -> (i64, i64) {
+        let built_in = Profile::Default.values();
+        let carried = |name: &str| self.cluster.as_ref()?.metadata.annotations.get(name)?.parse::<i64>().ok();
+        (
+            carried(config_node::ANNOTATION_NOT_READY_SECONDS).unwrap_or(built_in.default_not_ready_toleration_seconds),
+            carried(config_node::ANNOTATION_UNREACHABLE_SECONDS).unwrap_or(built_in.default_unreachable_toleration_seconds),
+        )
     }
 
     fn take_cluster(&mut self, cluster: ConfigNode) -> bool {

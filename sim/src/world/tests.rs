@@ -96,7 +96,7 @@ proptest! {
 
     #[test]
     fn looking_ahead_changes_nothing(scenario in scenario()) {
-        let text = |look_ahead| run(&scenario, None, look_ahead).map(|output| serde_json::to_string(&output).expect("plain data"));
+        let text = |look_ahead| run(&scenario, None, look_ahead, &mut |_| ()).map(|output| serde_json::to_string(&output).expect("plain data"));
         let quick = text(true).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(text(false).expect("as good as the other"), quick);
     }

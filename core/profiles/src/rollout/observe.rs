@@ -38,7 +38,7 @@ pub struct World<'a> {
 
 impl World<'_> {
     /// Returns the last profile that was completed in the whole cluster.
-    pub(super) fn applied(&self) -> Profile {
+    pub fn applied(&self) -> Profile {
         let text = self.carrier(ANNOTATION_APPLIED_PROFILE).unwrap_or_default();
         Profile::parse(text).unwrap_or_default()
     }
@@ -122,6 +122,11 @@ impl Rollout {
         self.settling = waiting;
         Observed { kcm: vec![kcm], kas: vec![kas], nodes }
     }
+}
+
+/// Returns the values in use, as seen for the first time.
+pub fn observed(now: Time, world: &World<'_>) -> Observed {
+    Rollout::new(super::Options::default()).observe(now, world)
 }
 
 /// Returns the interval that a node is told to use.

@@ -1,0 +1,112 @@
+//! The API that a command about profiles speaks to: that of a plane on this machine, or that of a kubeconfig.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use api::config_node::ConfigNode;
+use clap::Args;
+use http::Method;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::config::DataDir;
+use crate::error::Failure;
+
+/// Where the one object is.
+const CLUSTERS: &str = "/apis/config.openshift.io/v1/nodes";
+pub(super) const CLUSTER: &str = "/apis/config.openshift.io/v1/nodes/cluster";
+/// An answer that takes longer never comes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Which API.
+#[derive(Args, Clone)]
+pub(super) struct ApiArgs {
+    /// Credentials [default: those of the plane in the data directory]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    data_dir: DataDir,
+}
+
+impl ApiArgs {
+    /// Returns a client.
+    pub(super) async fn client(&self) -> Result<Api, Failure> {
+        let path = match &self.kubeconfig {
+            Some(path) => path.clone(),
+            None => self.data_dir.path()?.join("kubeconfig"),
+        };
+        let bad = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("{}: {error}", path.display()))
+                .hint("start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig")
+        };
+        let kubeconfig = Kubeconfig::read_from(&path).map_err(|error| bad(&error))?;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
+        Ok(Api(Client::try_from(config).map_err(|error| bad(&error))?))
+    }
+}
+
+/// A client of an API.
+pub(super) struct Api(pub(super) Client);
+
+impl Api {
+    async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, kube::Error> {
+        let call = runtime::request(&self.0, method, path, body);
+        tokio::time::timeout(TIMEOUT, call).await.unwrap_or_else(|late| Err(kube::Error::Service(Box::new(late))))
+    }
+
+    /// Returns an object or a list; `None`: it is not there.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
+        match self.call(Method::GET, path, &Value::Null).await {
+            Ok(value) => serde_json::from_value(value).map(Some).map_err(|error| Failure::no(format!("{path}: {error}"))),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    /// Returns the object `cluster`; a missing one wants nothing.
+    pub(super) async fn cluster(&self) -> Result<ConfigNode, Failure> {
+        Ok(self.get(CLUSTER).await?.unwrap_or_default())
+    }
+
+    /// Returns the items of a list.
+    pub(super) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Failure> {
+        let list: Value = self.get(path).await?.unwrap_or_default();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let read = |item| serde_json::from_value(item).map_err(|error| Failure::no(format!("{path}: {error}")));
+        items.into_iter().map(read).collect()
+    }
+
+    /// Changes the object `cluster`; one that is missing is made.
+    pub(super) async fn change(&self, patch: Value) -> Result<ConfigNode, Failure> {
+        let answer = match self.call(Method::PATCH, CLUSTER, &patch).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let mut object = json!({
+                    "apiVersion": "config.openshift.io/v1", "kind": "Node", "metadata": {"name": "cluster"}, "spec": {},
+                });
+                for part in ["spec", "metadata"] {
+                    for (name, value) in patch[part].as_object().into_iter().flatten() {
+                        object[part][name] = value.clone();
+                    }
+                }
+                self.call(Method::POST, CLUSTERS, &object).await
+            }
+            answer => answer,
+        };
+        let object = answer.map_err(failure)?;
+        serde_json::from_value(object).map_err(|error| Failure::no(format!("{CLUSTER}: {error}")))
+    }
+}
+
+fn failure(error: kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => {
+            Failure::no("this API has no nodes.config.openshift.io").hint("only a Lifesign plane and OpenShift have them")
+        }
+        kube::Error::Api(status) => Failure::no(&status.message),
+        error => Failure::unreachable(format!("the API cannot be reached: {:#}", anyhow::Error::from(error)))
+            .hint("is the plane running, and is this its kubeconfig?"),
+    }
+}

@@ -1,0 +1,159 @@
+//! `lifesign profile plan`: every step of a rollout before it happens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::config_node::{ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS, ConfigNode};
+use api::{Lease, Node, duration};
+use clap::Args;
+use profiles::preview::{Preview, Situation, example, preview, request};
+use profiles::rollout::{World, observed};
+use profiles::{Observed, Profile, Request, Target};
+use serde_json::{Value, json};
+
+use super::api::{Api, ApiArgs};
+use super::rollout::default_grace;
+use super::table::table;
+use super::{Format, print_json};
+use crate::error::Failure;
+use crate::{block_on, output};
+
+/// Show every step of a rollout, the state after it, and the states that it avoids
+///
+/// With --from and --to it asks no cluster; with --kubeconfig (or on a plane of this machine) it plans from what is observed
+/// there to the profile that is wanted, or to --to.
+#[derive(Args)]
+pub(super) struct PlanArgs {
+    /// The profile in force
+    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse, requires = "to")]
+    from: Option<Profile>,
+    /// The profile to get to
+    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse)]
+    to: Option<Profile>,
+    /// How many nodes to plan for
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "from")]
+    nodes: usize,
+    #[command(flatten)]
+    api: ApiArgs,
+    /// The grace of the latency profile Default, 40s to 60s
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = default_grace)]
+    default_node_monitor_grace_period: Duration,
+    /// How to say it
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    output: Format,
+}
+
+impl PlanArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let grace = self.default_node_monitor_grace_period;
+        let (request, observed) = match (self.from, self.to) {
+            (Some(from), Some(to)) => (request(from, to, grace), example(from, self.nodes, grace)),
+            (_, to) => block_on(async { observe(&self.api.client().await?, to, grace).await })?,
+        };
+        let preview = preview(&request, observed);
+        match self.output {
+            Format::Json => print_json(&as_json(&preview)),
+            Format::Table => output::print(as_table(&request, &preview).as_bytes()),
+        }
+    }
+}
+
+/// Reads what a cluster says about its values. What it does not say is what its components have built in.
+async fn observe(api: &Api, to: Option<Profile>, default_grace: Duration) -> Result<(Request, Observed), Failure> {
+    let cluster: ConfigNode = api.cluster().await?;
+    let nodes: Vec<Node> = api.list("/api/v1/nodes").await?;
+    let leases: Vec<Lease> = api.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
+    let seconds = |lease: &Lease| lease.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let leases: BTreeMap<String, Duration> =
+        leases.iter().filter_map(|lease| Some((lease.metadata.name.clone(), Duration::from_secs(seconds(lease)?)))).collect();
+    let annotation = |name: &str| cluster.metadata.annotations.get(name);
+    let toleration = |name: &str| annotation(name).and_then(|text| text.parse().ok()).unwrap_or(300);
+    let world = World {
+        cluster: Some(&cluster),
+        nodes: &nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect(),
+        leases: &leases,
+        pods: &BTreeMap::new(),
+        grace: annotation(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok()).unwrap_or(default_grace),
+        tolerations: (toleration(ANNOTATION_NOT_READY_SECONDS), toleration(ANNOTATION_UNREACHABLE_SECONDS)),
+    };
+    let wanted = Target::parse(&cluster.spec.worker_latency_profile).unwrap_or_default();
+    let target = to.map_or(wanted, Target::Of);
+    let request = Request { default_grace, ..Request::new(target, world.applied()) };
+    Ok((request, observed(runtime::Clock::system().now(), &world)))
+}
+
+fn values(situation: &Situation) -> Vec<String> {
+    let seconds = situation.slowest.map_or_else(|| "-".to_owned(), duration::format);
+    vec![
+        seconds,
+        duration::format(situation.grace),
+        format!("{}s/{}s", situation.tolerations.0, situation.tolerations.1),
+        situation.chances.map_or_else(|| "-".to_owned(), |chances| chances.to_string()),
+        situation.class.name().to_owned(),
+    ]
+}
+
+fn as_table(request: &Request, preview: &Preview) -> String {
+    let way: Vec<&str> = std::iter::once(request.applied).chain(preview.path.iter().copied()).map(Profile::name).collect();
+    let mut text = format!("{}\n\n", way.join(" -> "));
+    if preview.steps.is_empty() && preview.blocked.is_empty() {
+        text.push_str("nothing to do\n");
+        return text;
+    }
+    let mut rows = vec![[vec![String::new(), "as it is".to_owned()], values(&preview.start)].concat()];
+    for (index, line) in preview.steps.iter().enumerate() {
+        rows.push([vec![(index + 1).to_string(), line.step.to_string()], values(&line.after)].concat());
+    }
+    let head = ["#", "STEP", "SLOWEST", "GRACE", "TOLERATIONS", "CHANCES", "CLASS"];
+    text.push_str(&table(&head, &[true, false, true, true, true, true, false], &rows));
+    for blocked in &preview.blocked {
+        text.push_str(&format!("blocked: {blocked}\n"));
+    }
+    if !preview.deferred.is_empty() {
+        text.push_str(&format!("offline, changed when they return: {}\n", preview.deferred.join(", ")));
+    }
+    if !preview.avoided.is_empty() {
+        text.push_str("\navoided (heartbeat/grace/toleration)\n");
+    }
+    for avoided in &preview.avoided {
+        let state = avoided.state;
+        let values = format!("{}/{}/{}", state.interval.as_secs(), state.grace.as_secs(), state.toleration_seconds);
+        text.push_str(&format!("  {values:<12} {}\n", avoided.why()));
+    }
+    text
+}
+
+fn as_json(preview: &Preview) -> Value {
+    let situation = |situation: &Situation| {
+        json!({
+            "slowestSeconds": situation.slowest.map(|slowest| slowest.as_secs_f64()),
+            "graceSeconds": situation.grace.as_secs_f64(),
+            "notReadyTolerationSeconds": situation.tolerations.0,
+            "unreachableTolerationSeconds": situation.tolerations.1,
+            "chances": situation.chances,
+            "class": situation.class.name(),
+        })
+    };
+    let steps = preview.steps.iter().map(|line| {
+        json!({"leg": line.leg.name(), "step": line.step.to_string(), "kind": line.step.kind().name(),
+            "name": line.step.name(), "after": situation(&line.after)})
+    });
+    let avoided = preview.avoided.iter().map(|avoided| {
+        json!({"between": [avoided.between.0.name(), avoided.between.1.name()],
+            "intervalSeconds": avoided.state.interval.as_secs_f64(), "graceSeconds": avoided.state.grace.as_secs_f64(),
+            "tolerationSeconds": avoided.state.toleration_seconds, "chances": avoided.state.chances(),
+            "class": avoided.state.class().name(), "why": avoided.why()})
+    });
+    let blocked = preview
+        .blocked
+        .iter()
+        .map(|blocked| json!({"kind": blocked.kind.name(), "name": blocked.name, "reason": blocked.reason.name()}));
+    json!({
+        "path": preview.path.iter().map(|profile| profile.name()).collect::<Vec<_>>(),
+        "start": situation(&preview.start),
+        "steps": steps.collect::<Vec<_>>(),
+        "blocked": blocked.collect::<Vec<_>>(),
+        "deferred": preview.deferred,
+        "avoided": avoided.collect::<Vec<_>>(),
+    })
+}

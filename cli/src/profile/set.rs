@@ -1,0 +1,143 @@
+//! `lifesign profile set`, `pause`, `resume` and `retry`: what is wanted.
+
+use std::time::Duration;
+
+use api::config_node::{
+    ANNOTATION_APPLIED_PROFILE, ANNOTATION_PAUSED, ANNOTATION_RETRY, ANNOTATION_ROLLED_BACK_GENERATION, ConfigNode, NAME,
+};
+use clap::Args;
+use futures::StreamExt;
+use kube::runtime::watcher;
+use profiles::Target;
+use runtime::Seen;
+use serde_json::json;
+
+use super::api::{Api, ApiArgs};
+use crate::block_on;
+use crate::error::Failure;
+
+/// Ask for a profile
+///
+/// The plane gets there by itself, one safe step after the other; Default and LowUpdateSlowReaction are two steps apart.
+/// An empty name asks for nothing: what was written is removed.
+#[derive(Args)]
+pub(super) struct SetArgs {
+    /// Default, MediumUpdateAverageReaction, LowUpdateSlowReaction, or an empty text
+    #[arg(value_name = "PROFILE", value_parser = profile)]
+    profile: String,
+    #[command(flatten)]
+    api: ApiArgs,
+    /// Wait until the profile is in force everywhere; fail if it is given up
+    #[arg(long)]
+    wait: bool,
+    /// Wait no longer than this
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = api::duration::parse, requires = "wait")]
+    timeout: Duration,
+}
+
+/// Start no further step of a rollout
+#[derive(Args)]
+pub(super) struct PauseArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Go on with a paused rollout
+#[derive(Args)]
+pub(super) struct ResumeArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Try a profile again that was given up
+#[derive(Args)]
+pub(super) struct RetryArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+fn profile(text: &str) -> Result<String, String> {
+    Target::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+impl SetArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        block_on(async {
+            let api = self.api.client().await?;
+            let cluster = api.change(json!({"spec": {"workerLatencyProfile": self.profile}})).await?;
+            if !self.wait {
+                return Ok(());
+            }
+            let generation = profiles::status::generation(&cluster.metadata);
+            tokio::time::timeout(self.timeout, wait(&api, &self.profile, &generation))
+                .await
+                .unwrap_or_else(|_| Err(Failure::no("not in force yet").hint("look at `lifesign profile status`")))
+        })
+    }
+}
+
+/// Waits until a wish is in force everywhere, telling what happens.
+async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> {
+    let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+    let mut seen = std::pin::pin!(runtime::watch(runtime::objects::<ConfigNode>(&api.0, ""), named));
+    let mut told: Vec<String> = Vec::new();
+    while let Some(seen) = seen.next().await {
+        let Seen::Applied(object) = seen else { continue };
+        let cluster = &object.view;
+        let annotation = |name: &str| cluster.metadata.annotations.get(name).map_or("", String::as_str);
+        if profiles::status::generation(&cluster.metadata) != generation {
+            return Err(Failure::no("somebody else asks for another profile now"));
+        }
+        let conditions = &cluster.status.worker_latency_profile_status.conditions;
+        let lines = conditions.iter().filter(|condition| condition.type_ == "Complete");
+        let lines: Vec<String> =
+            lines.map(|condition| format!("{}: {}: {}", condition.owner, condition.reason, condition.message)).collect();
+        lines.iter().filter(|line| !told.contains(line)).for_each(|line| eprintln!("{line}"));
+        told = lines;
+        if annotation(ANNOTATION_ROLLED_BACK_GENERATION) == generation {
+            let failed = conditions.iter().find(|condition| condition.type_ == "Degraded" && condition.status == "True");
+            let why = failed.map_or("a part of the plane failed", |condition| condition.reason.as_str());
+            return Err(Failure::no(format!("given up: {why}; everything goes back to Default")));
+        }
+        let reason = if wanted.is_empty() { "ProfileEmpty" } else { "ProfileUpdated" };
+        let complete = |owner: &str| {
+            conditions.iter().any(|condition| {
+                condition.owner == owner
+                    && condition.type_ == "Complete"
+                    && condition.status == "True"
+                    && condition.reason == reason
+            })
+        };
+        let target = Target::parse(wanted).unwrap_or_default().profile();
+        if annotation(ANNOTATION_APPLIED_PROFILE) == target.name()
+            && api::config_node::OWNERS.iter().all(|owner| complete(owner))
+        {
+            return Ok(());
+        }
+    }
+    Err(Failure::bug("the watch ended"))
+}
+
+fn annotate(api: &ApiArgs, name: &str, value: Option<String>) -> Result<(), Failure> {
+    let patch = json!({"metadata": {"annotations": {name: value}}});
+    block_on(async { api.client().await?.change(patch).await.map(drop) })
+}
+
+impl PauseArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        annotate(&self.api, ANNOTATION_PAUSED, Some("true".to_owned()))
+    }
+}
+
+impl ResumeArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        annotate(&self.api, ANNOTATION_PAUSED, None)
+    }
+}
+
+impl RetryArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let now = api::Timestamp(runtime::Clock::system().now()).micro();
+        annotate(&self.api, ANNOTATION_RETRY, Some(now))
+    }
+}

@@ -1,0 +1,73 @@
+//! What is a failure and what only looks like one.
+
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, PODS, condition};
+
+/// The shortest grace, that of Medium, is twelve seconds.
+const SPEED: u32 = 10;
+
+/// Seconds of the plane, in time of the world.
+fn plane_seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds / f64::from(SPEED))
+}
+
+#[test]
+fn a_killed_agent_is_found_after_the_grace_and_its_pods_are_evicted_after_the_toleration_of_the_profile() {
+    let mut bed = Bed::start(3, SPEED);
+    bed.set_profile("MediumUpdateAverageReaction", |_| ());
+    bed.run_pod("doomed", "edge-2");
+    bed.run_pod("safe", "edge-1");
+    let killed = Instant::now();
+    bed.agents[1].kill();
+    bed.until("edge-2 is Unknown", || (condition(&bed.get("/api/v1/nodes/edge-2"), "Ready") == "Unknown").then_some(()));
+    let detected = killed.elapsed();
+    // 2 m of silence since a heartbeat that may have been 20 s (and a jitter) before the kill.
+    assert!(detected >= plane_seconds(120.0 - 20.0 * 1.04), "detected after {detected:?}");
+    let tainted = Instant::now();
+    let pod = bed.until("doomed is evicted", || {
+        let pod = bed.get(&format!("{PODS}/doomed"));
+        pod["metadata"]["deletionTimestamp"].is_string().then_some(pod)
+    });
+    // The state was seen up to a look after it came about.
+    let evicted = tainted.elapsed() + Duration::from_secs(1);
+    assert!(evicted >= plane_seconds(60.0), "evicted {evicted:?} after the taint");
+    assert_eq!(condition(&pod, "DisruptionTarget"), "True");
+    assert_eq!(condition(&pod, "Ready"), "False", "its endpoints were withdrawn first");
+    let safe = bed.get(&format!("{PODS}/safe"));
+    assert!(safe["metadata"]["deletionTimestamp"].is_null() && condition(&safe, "Ready") == "True", "{safe:#}");
+    let ready = bed.ready();
+    assert!(ready.iter().any(|name| name == "edge-1") && ready.iter().any(|name| name == "edge-3"), "{ready:?}");
+    assert!(bed.events().contains(&"NodeNotReady".to_owned()));
+}
+
+#[test]
+fn a_control_plane_that_is_cut_off_from_everybody_marks_nobody() {
+    let bed = Bed::start(4, SPEED);
+    for agent in &bed.agents {
+        bed.run_pod(&format!("on-{}", agent.name), &agent.name);
+    }
+    bed.agents.iter().for_each(|agent| agent.link.cut());
+    let unknown = || {
+        let nodes = bed.items("/api/v1/nodes");
+        nodes.iter().filter(|node| condition(node, "Ready") == "Unknown").count()
+    };
+    bed.until("all workers are Unknown", || (unknown() == 4).then_some(()));
+    // Far longer than toleration and eviction would take, had anybody been marked: 300 s of the plane from the taint on.
+    let until = Instant::now() + plane_seconds(360.0);
+    while Instant::now() < until {
+        for pod in bed.items(PODS) {
+            assert!(pod["metadata"]["deletionTimestamp"].is_null() && condition(&pod, "Ready") == "True", "{pod:#}");
+        }
+        for node in bed.items("/api/v1/nodes") {
+            let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            assert!(taints.iter().all(|taint| taint["effect"] != "NoExecute"), "{node:#}");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(bed.events().contains(&"ControlPlaneIsolated".to_owned()), "{:?}", bed.events());
+    bed.agents.iter().for_each(|agent| agent.link.mend());
+    bed.until("all are ready again", || (bed.ready().len() == 5).then_some(()));
+    bed.until("the control plane knows", || bed.events().contains(&"ControlPlaneConnected".to_owned()).then_some(()));
+    assert_eq!(bed.items(PODS).len(), 4, "every pod is still there");
+}

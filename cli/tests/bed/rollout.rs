@@ -1,0 +1,54 @@
+//! A rollout over links that lose one segment in ten.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::bed::{Bed, PODS};
+
+/// Slow enough that a busy machine does not look like a silent node: the shortest grace is eight seconds.
+const SPEED: u32 = 5;
+
+#[test]
+fn default_to_low_with_five_agents_and_one_in_ten_lost_makes_no_node_not_ready() {
+    let bed = Bed::start(5, SPEED);
+    bed.agents.iter().for_each(|agent| agent.link.set_loss(0.1));
+    let (mut applied, mut reasons, mut slow) = (Vec::new(), BTreeSet::new(), 0);
+    bed.set_profile("LowUpdateSlowReaction", |cluster| {
+        let profile =
+            cluster["metadata"]["annotations"]["lifesign.dev/applied-profile"].as_str().unwrap_or_default().to_owned();
+        if applied.last() != Some(&profile) {
+            applied.push(profile);
+        }
+        let conditions = cluster["status"]["workerLatencyProfileStatus"]["conditions"].as_array().into_iter().flatten();
+        reasons.extend(conditions.map(|condition| condition["reason"].as_str().unwrap_or_default().to_owned()));
+        // At any time a node that speaks slowly is judged by a grace that fits.
+        let grace = cluster["metadata"]["annotations"]["lifesign.dev/node-monitor-grace-period"].as_str().unwrap_or("40s");
+        let grace = api::duration::parse(grace).expect("a duration").as_secs();
+        let leases = bed.items("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+        slow = leases.iter().filter(|lease| lease["spec"]["leaseDurationSeconds"] == 240).count();
+        let longest = leases.iter().filter_map(|lease| lease["spec"]["leaseDurationSeconds"].as_u64()).max().unwrap_or(0);
+        assert!(grace >= longest, "a Lease of {longest} s under a grace of {grace} s");
+        assert_eq!(bed.ready().len(), 6, "a node is not ready; log:\n{}", bed.plane.log());
+    });
+    assert_eq!(
+        applied.iter().filter(|profile| !profile.is_empty()).collect::<Vec<_>>(),
+        ["Default", "MediumUpdateAverageReaction", "LowUpdateSlowReaction"]
+    );
+    assert!(reasons.contains("ProfileUpdateTriggered") && reasons.contains("WaitingForOtherOwners"), "{reasons:?}");
+    assert_eq!(slow, 5, "every worker, and not the control plane");
+    let events = bed.events();
+    assert!(!events.contains(&"NodeNotReady".to_owned()), "{events:?}");
+    assert!(events.contains(&"LatencyProfileCompleted".to_owned()), "{events:?}");
+}
+
+#[test]
+fn an_api_server_controllers_and_agents_in_processes_of_their_own_obey_a_profile() {
+    let bed = Bed::apart(2, 2 * SPEED);
+    bed.set_profile("MediumUpdateAverageReaction", |_| ());
+    let leases = bed.items("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    assert!(leases.iter().all(|lease| lease["spec"]["leaseDurationSeconds"] == 80), "{leases:#?}");
+    let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
+    let pod = bed.call("POST", PODS, &json!({"metadata": {"name": "new"}, "spec": {"containers": [container]}}));
+    assert_eq!(pod["spec"]["tolerations"][1]["tolerationSeconds"], 60, "{pod:#}");
+}

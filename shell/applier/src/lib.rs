@@ -1,0 +1,264 @@
+//! Changes of the files of a stock cluster's components: confirmed as healthy, or undone byte for byte.
+//!
+//! A latency profile lives on a stock cluster in a kubelet drop-in and in arguments of static pods. Each change is
+//! *commit-confirmed*: it is recorded with everything that undoing it needs, then written, the component is restarted, and only
+//! a component that proves healthy before the deadline confirms it. Whoever finds an unconfirmed record, also after a crash or
+//! a reboot and without an API server, finishes the change or takes it back. The invariant: outside of a running change the
+//! file is exactly the old or exactly the new one, and the component was restarted after it became so.
+//!
+//! - [`change`]: what is to be changed, and what a profile means for each file;
+//! - [`record`]: what is remembered on disk;
+//! - [`files`]: the few operations on files, each of which a test can interrupt;
+//! - [`Applier`]: the order of everything.
+
+pub mod change;
+pub mod files;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use machine::Time;
+
+pub use change::{Change, Component};
+pub use files::{Disk, Files};
+use record::{Pending, Record};
+
+/// A change that is taken back this often in a row has failed; it is not for the applier to try for ever.
+pub const REVERTS_MAX: u32 = 3;
+
+/// How a component is after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Healthy, and the values that it really uses are the new ones.
+    Good,
+    /// Not yet.
+    Waiting,
+    /// It never will be: it refuses the file, or something overrides the values.
+    Bad,
+}
+
+/// The machine that the components run on.
+pub trait Host {
+    /// Returns the time of the wall: deadlines must outlive a reboot.
+    fn now(&self) -> Time;
+    /// Makes a component read its files again: `systemctl restart kubelet`; the kubelet itself restarts a static pod.
+    fn restart(&mut self, component: Component) -> io::Result<()>;
+    /// Returns how a component is. Told the change, to compare the values in use with the ones written.
+    fn health(&mut self, change: &Change) -> Health;
+    /// Waits a moment before the next look.
+    fn pause(&mut self);
+}
+
+/// How a change ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The file was as wanted already.
+    Unchanged,
+    /// The new file is there and its component is healthy.
+    Applied,
+    /// The old file is there again; so often in a row by now.
+    Reverted(u32),
+    /// Somebody else has changed the file: it is left alone.
+    Foreign(PathBuf),
+}
+
+impl Outcome {
+    /// Returns whether it is time to give up: the reason `ApplyFailed`.
+    pub fn failed(&self) -> bool {
+        matches!(self, Outcome::Reverted(times) if *times >= REVERTS_MAX)
+    }
+}
+
+/// Why a change could neither be finished nor be taken back yet; [`Applier::recover`] goes on from here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file.
+    #[error("{}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What happened.
+        #[source]
+        source: io::Error,
+    },
+    /// A component could not be restarted.
+    #[error("cannot restart the {}", component.name())]
+    Restart {
+        /// Which one.
+        component: Component,
+        /// What happened.
+        #[source]
+        source: io::Error,
+    },
+    /// What was remembered cannot be read; nothing is touched then.
+    #[error("{} is damaged", .0.display())]
+    Record(PathBuf),
+}
+
+/// Changes files of components of one machine.
+pub struct Applier<F, H> {
+    /// Where records are: never inside a manifest directory, where a backup would be run as a second pod.
+    folder: PathBuf,
+    files: F,
+    host: H,
+}
+
+impl<F: Files, H: Host> Applier<F, H> {
+    /// Returns an applier that remembers in `folder`. Call [`Applier::recover`] before anything else.
+    pub fn new(folder: impl Into<PathBuf>, files: F, host: H) -> Applier<F, H> {
+        Applier { folder: folder.into(), files, host }
+    }
+
+    /// Returns the machine.
+    pub fn host(&mut self) -> &mut H {
+        &mut self.host
+    }
+
+    /// Makes a change, and returns when it is confirmed or taken back.
+    pub fn apply(&mut self, change: &Change) -> Result<Outcome, Error> {
+        let current = self.read(&change.path)?;
+        let mut record = match self.load(change.component)? {
+            Some(record) => record,
+            None => Record::new(change.path.clone(), current.clone()),
+        };
+        if record.path != change.path || record.last != current {
+            return Ok(Outcome::Foreign(change.path.clone()));
+        }
+        if current == change.content {
+            return Ok(Outcome::Unchanged);
+        }
+        let deadline = self.host.now() + change.component.deadline();
+        record.pending = Some(Pending { new: change.content.clone(), deadline });
+        self.save(change.component, &record)?;
+        self.replace(&change.path, change.content.as_deref())?;
+        self.confirm(change, record, deadline)
+    }
+
+    /// Restarts a component whose new file is there, and confirms the change or takes it back.
+    fn confirm(&mut self, change: &Change, mut record: Record, deadline: Time) -> Result<Outcome, Error> {
+        let component = change.component;
+        self.restart(component)?;
+        let healthy = loop {
+            match self.host.health(change) {
+                Health::Good => break true,
+                Health::Bad => break false,
+                Health::Waiting if self.host.now() >= deadline => break false,
+                Health::Waiting => self.host.pause(),
+            }
+        };
+        if !healthy {
+            record.reverted += 1;
+            return self.revert(component, record);
+        }
+        record.last = change.content.clone();
+        (record.pending, record.reverted) = (None, 0);
+        self.save(component, &record)?;
+        tracing::info!(component = component.name(), file = %change.path.display(), "change confirmed");
+        Ok(Outcome::Applied)
+    }
+
+    fn revert(&mut self, component: Component, mut record: Record) -> Result<Outcome, Error> {
+        tracing::warn!(component = component.name(), file = %record.path.display(), "change taken back");
+        self.replace(&record.path, record.last.as_deref())?;
+        self.restart(component)?;
+        record.pending = None;
+        self.save(component, &record)?;
+        Ok(Outcome::Reverted(record.reverted))
+    }
+
+    /// Finishes or takes back what was under way when the applier ended, and tells what became of it.
+    pub fn recover(&mut self) -> Result<Vec<(Component, Outcome)>, Error> {
+        let mut outcomes = Vec::new();
+        for component in Component::ALL {
+            let Some(mut record) = self.load(component)? else { continue };
+            self.tidy(&record.path)?;
+            let Some(pending) = record.pending.clone() else { continue };
+            let current = self.read(&record.path)?;
+            let outcome = if current == pending.new && self.host.now() < pending.deadline {
+                let change = Change { component, path: record.path.clone(), content: pending.new };
+                self.confirm(&change, record, pending.deadline)?
+            } else if current == pending.new || current == record.last {
+                // An applier that ended before it wrote says nothing about the component.
+                record.reverted += u32::from(current == pending.new);
+                // Also when the old file is there: nobody knows whether the component was restarted since.
+                self.revert(component, record)?
+            } else {
+                record.pending = None;
+                self.save(component, &record)?;
+                Outcome::Foreign(record.path)
+            };
+            outcomes.push((component, outcome));
+        }
+        Ok(outcomes)
+    }
+
+    /// Restores every file as it was before the first change, unless somebody else has changed it since.
+    pub fn uninstall(&mut self) -> Result<Vec<(Component, Outcome)>, Error> {
+        let mut outcomes = self.recover()?;
+        for component in Component::ALL {
+            let Some(record) = self.load(component)? else { continue };
+            let change = Change { component, path: record.path.clone(), content: record.original.clone() };
+            let outcome = self.apply(&change)?;
+            if matches!(outcome, Outcome::Applied | Outcome::Unchanged) {
+                self.remove(&self.record_path(component))?;
+            }
+            outcomes.push((component, outcome));
+        }
+        Ok(outcomes)
+    }
+
+    fn restart(&mut self, component: Component) -> Result<(), Error> {
+        self.host.restart(component).map_err(|source| Error::Restart { component, source })
+    }
+
+    fn record_path(&self, component: Component) -> PathBuf {
+        self.folder.join(format!("{}.json", component.name()))
+    }
+
+    fn load(&mut self, component: Component) -> Result<Option<Record>, Error> {
+        let path = self.record_path(component);
+        match self.read(&path)? {
+            None => Ok(None),
+            Some(bytes) => Record::decode(&bytes).map(Some).ok_or(Error::Record(path)),
+        }
+    }
+
+    fn save(&mut self, component: Component, record: &Record) -> Result<(), Error> {
+        self.replace(&self.record_path(component), Some(&record.encode()))
+    }
+
+    fn read(&mut self, path: &Path) -> Result<Option<Vec<u8>>, Error> {
+        self.files.read(path).map_err(|source| Error::File { path: path.to_owned(), source })
+    }
+
+    fn remove(&mut self, path: &Path) -> Result<(), Error> {
+        let done = self.files.remove(path).and_then(|()| self.files.sync_folder(path));
+        done.map_err(|source| Error::File { path: path.to_owned(), source })
+    }
+
+    /// Makes a file have this content, or be absent: whole or not at all, and durable on return.
+    fn replace(&mut self, path: &Path, content: Option<&[u8]>) -> Result<(), Error> {
+        let Some(content) = content else { return self.remove(path) };
+        let aside = aside(path);
+        let done = self
+            .files
+            .write(&aside, content)
+            .and_then(|()| self.files.rename(&aside, path))
+            .and_then(|()| self.files.sync_folder(path));
+        done.map_err(|source| Error::File { path: path.to_owned(), source })
+    }
+
+    /// Removes what an interrupted replacement has left.
+    fn tidy(&mut self, path: &Path) -> Result<(), Error> {
+        self.remove(&aside(path))
+    }
+}
+
+/// Returns where a file is prepared: beside its place, so that a rename does; with a dot, so that no kubelet takes it.
+fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.lifesign"))
+}
