@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, PODS, condition};
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, CLUSTER, PODS, condition};
 
 /// The shortest grace, that of Medium, is twelve seconds.
 const SPEED: u32 = 10;
@@ -70,4 +72,45 @@ fn a_control_plane_that_is_cut_off_from_everybody_marks_nobody() {
     bed.until("all are ready again", || (bed.ready().len() == 5).then_some(()));
     bed.until("the control plane knows", || bed.events().contains(&"ControlPlaneConnected".to_owned()).then_some(()));
     assert_eq!(bed.items(PODS).len(), 4, "every pod is still there");
+}
+
+/// Returns status and reason of a condition of an owner.
+fn owned(cluster: &Value, owner: &str, type_: &str) -> (String, String) {
+    let conditions = cluster["status"]["workerLatencyProfileStatus"]["conditions"].as_array().into_iter().flatten();
+    let found = conditions.into_iter().find(|condition| condition["owner"] == owner && condition["type"] == type_);
+    let text = |name: &str| found.and_then(|condition| condition[name].as_str()).unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+#[test]
+fn a_rollout_that_loses_nodes_goes_back_to_default_until_it_is_tried_again() {
+    let bed = Bed::start(4, SPEED);
+    // Paused, so that it cannot be over before the nodes are lost; that counts all the same.
+    let wish = json!({
+        "metadata": {"annotations": {"lifesign.dev/paused": "true"}},
+        "spec": {"workerLatencyProfile": "MediumUpdateAverageReaction"},
+    });
+    bed.call("PATCH", CLUSTER, &wish);
+    bed.until("the rollout is paused", || {
+        let (status, reason) = owned(&bed.get(CLUSTER), "MachineConfigOperator", "Progressing");
+        (status == "False" && reason == "RolloutPaused").then_some(())
+    });
+    bed.agents[2..].iter().for_each(|agent| agent.link.cut());
+    let cluster = bed.until("the owner of the nodes is degraded", || {
+        let cluster = bed.get(CLUSTER);
+        (owned(&cluster, "MachineConfigOperator", "Degraded").0 == "True").then_some(cluster)
+    });
+    assert_eq!(owned(&cluster, "MachineConfigOperator", "Degraded").1, "NodesLostDuringRollout");
+    let (status, reason) = owned(&cluster, "KubeAPIServerOperator", "Degraded");
+    assert!(status == "False" && ["RollingBackToDefault", "RolledBackToDefault"].contains(&reason.as_str()), "{reason}");
+    assert_eq!(cluster["spec"]["workerLatencyProfile"], "MediumUpdateAverageReaction", "the wish is not touched");
+    assert!(cluster["metadata"]["annotations"]["lifesign.dev/rolled-back-generation"].is_string(), "{cluster:#}");
+    bed.until("it is said", || bed.events().contains(&"LatencyProfileRolledBack".to_owned()).then_some(()));
+    bed.agents[2..].iter().for_each(|agent| agent.link.mend());
+    bed.until("all are ready again", || (bed.ready().len() == 5).then_some(()));
+    let degraded = owned(&bed.get(CLUSTER), "MachineConfigOperator", "Degraded");
+    assert_eq!(degraded.0, "True", "sticky, also when the nodes are back");
+    bed.call("PATCH", CLUSTER, &json!({"metadata": {"annotations": {"lifesign.dev/paused": null, "lifesign.dev/retry": "1"}}}));
+    bed.set_profile("MediumUpdateAverageReaction", |_| ());
+    assert_eq!(owned(&bed.get(CLUSTER), "MachineConfigOperator", "Degraded").0, "False");
 }

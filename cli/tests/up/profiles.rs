@@ -16,6 +16,26 @@ fn quick() -> Up {
     Up::start_in(&[], &[("LIFESIGN_CLOCK_SPEED", "10")])
 }
 
+/// What a plane tells about nodes, evictions and profiles once a rollout is over.
+const METRICS: [&str; 16] = [
+    "lifesign_latency_profile_info{",
+    "lifesign_latency_profile_condition{owner=\"MachineConfigOperator\",type=\"Complete\"} 1",
+    "lifesign_latency_profile_steps_total{kind=\"node\",result=\"ok\"} 2",
+    "lifesign_node_heartbeat_interval_seconds{node=",
+    "lifesign_node_heartbeat_age_seconds{node=",
+    "lifesign_node_heartbeat_chances{node=",
+    "lifesign_node_heartbeat_gap_seconds_bucket{le=\"75.0\"}",
+    "lifesign_nodes_in_hazard_class{class=\"Elevated\"} 0",
+    "lifesign_control_plane_isolated 0",
+    "node_collector_zone_health{zone=\"-\"} 100",
+    "node_collector_zone_size{zone=\"-\"} 1",
+    "node_collector_unhealthy_nodes_in_zone{zone=\"-\"} 0",
+    "node_collector_update_node_health_duration_seconds_count",
+    "node_collector_update_all_nodes_health_duration_seconds_count",
+    "taint_eviction_controller_pod_deletions_total 0",
+    "taint_eviction_controller_pod_deletion_duration_seconds_count 0",
+];
+
 fn conditions(cluster: &Value) -> Vec<&Value> {
     cluster["status"]["workerLatencyProfileStatus"]["conditions"].as_array().into_iter().flatten().collect()
 }
@@ -80,6 +100,9 @@ fn default_to_low_goes_through_medium_and_new_pods_feel_it() {
                 applied=\"LowUpdateSlowReaction\",leg=\"LowUpdateSlowReaction\"} 1";
     assert!(metrics.contains(info), "{metrics}");
     assert!(metrics.contains("lifesign_nodes_in_hazard_class{class=\"Safe\"} 1"), "{metrics}");
+    for name in METRICS {
+        assert!(metrics.lines().any(|line| line.starts_with(name) && !line.starts_with('#')), "no {name} in\n{metrics}");
+    }
 }
 
 #[test]
