@@ -128,3 +128,18 @@ fn a_profile_survives_a_restart_and_an_empty_one_leaves_nothing_behind() {
     );
     assert_eq!(lease_seconds(&up), 40, "{node}");
 }
+
+#[test]
+fn the_lease_of_a_node_belongs_to_it_and_both_come_back_when_the_node_is_deleted() {
+    let up = quick();
+    let node = up.get("/api/v1/nodes")["items"][0].clone();
+    let name = node["metadata"]["name"].as_str().expect("a name");
+    let owner = |lease: &Value| lease["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default().to_owned();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    up.wait_for(leases, name, "owned by its node", |lease| owner(lease) == node["metadata"]["uid"]);
+    let (code, answer) = up.call("DELETE", &format!("/api/v1/nodes/{name}"), &Value::Null);
+    assert_eq!(code, 200, "{answer}");
+    let again =
+        up.wait_for("/api/v1/nodes", name, "registered again", |again| again["metadata"]["uid"] != node["metadata"]["uid"]);
+    up.wait_for(leases, name, "owned by the new node", |lease| owner(lease) == again["metadata"]["uid"]);
+}

@@ -239,7 +239,8 @@ impl Rollout {
     /// it something else takes no room of the others. Without this a node that never obeys would keep a rollout from being
     /// turned round.
     fn told_again<'a>(&'a self, world: &World<'_>, judged: &'a Judged) -> impl Iterator<Item = &'a Step> {
-        let (grace, paused) = (world.grace, judged.request.paused);
+        // The grace that is on its way counts as well: it may be in use before the node has heard of it.
+        let (grace, paused) = (world.grace.min(world.told_grace().unwrap_or(world.grace)), judged.request.paused);
         judged.plan.steps.iter().filter(move |step| match step {
             Step::Node { name, heartbeat } => {
                 !paused

@@ -50,22 +50,31 @@ impl Heartbeat {
         let own = watcher::Config::default().fields(&format!("metadata.name={}", self.facts.name));
         let mut node = std::pin::pin!(watch::<Node>(objects(&self.client, ""), own));
         let mut effects = Vec::new();
+        // The very Node, to which the Lease belongs; empty: not seen yet.
+        let mut uid = String::new();
         loop {
             let input = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 answer = inbox.recv() => answer,
-                seen = node.next() => match seen.and_then(|seen| self.seen(seen)) {
-                    Some(input) => Some(input),
-                    None => continue,
-                },
+                seen = node.next() => {
+                    match &seen {
+                        Some(Seen::Applied(node)) => uid.clone_from(&node.view.metadata.uid),
+                        Some(Seen::Deleted(_)) => uid.clear(),
+                        Some(Seen::Synced) | None => {}
+                    }
+                    match seen.and_then(|seen| self.seen(seen)) {
+                        Some(input) => Some(input),
+                        None => continue,
+                    }
+                }
                 () = self.clock.sleep_until(beats.deadline()) => None,
             };
             beats.step(self.clock.now(), input, &mut effects);
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Attempt { beat, fresh, lease_duration } => {
-                        attempts.push((beat, self.attempt(beat, fresh, lease_duration, answers.clone())));
+                        attempts.push((beat, self.attempt(beat, fresh, lease_duration, &uid, answers.clone())));
                     }
                     Effect::Drop { beat: last } => attempts.retain(|(beat, attempt)| {
                         let over = *beat <= last;
@@ -101,12 +110,19 @@ impl Heartbeat {
         }
     }
 
-    fn attempt(&self, beat: u64, fresh: bool, lease_duration: Duration, answers: mpsc::Sender<Input>) -> AbortHandle {
+    fn attempt(
+        &self,
+        beat: u64,
+        fresh: bool,
+        lease_duration: Duration,
+        uid: &str,
+        answers: mpsc::Sender<Input>,
+    ) -> AbortHandle {
         let client = match &self.fresh {
             Some(make) if fresh => make(),
             _ => self.client.clone(),
         };
-        let lease = lease(&self.facts.name, self.clock.now(), lease_duration);
+        let lease = lease(&self.facts.name, uid, self.clock.now(), lease_duration);
         let attempt = async move {
             match renew(&client, lease).await {
                 Ok(()) => drop(answers.send(Input::Renewed { beat }).await),
@@ -134,8 +150,8 @@ impl Heartbeat {
     }
 }
 
-fn lease(node: &str, now: Time, duration: Duration) -> Value {
-    json!({
+fn lease(node: &str, uid: &str, now: Time, duration: Duration) -> Value {
+    let mut lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": node, "namespace": NAMESPACE},
@@ -144,13 +160,21 @@ fn lease(node: &str, now: Time, duration: Duration) -> Value {
             "leaseDurationSeconds": duration.as_secs(),
             "renewTime": Timestamp(now).micro(),
         },
-    })
+    });
+    if !uid.is_empty() {
+        // So that the Lease goes with its Node.
+        lease["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]);
+    }
+    lease
 }
 
 async fn renew(client: &Client, lease: Value) -> Result<(), kube::Error> {
     let name = api::json::text(&lease, &["metadata", "name"]).to_owned();
     let path = requests::path_of(&Write::to::<Lease>(NAMESPACE, name, Verb::Merge(Value::Null)));
-    let patch = json!({"spec": lease["spec"]});
+    let mut patch = json!({"spec": lease["spec"]});
+    if let Some(owners) = lease["metadata"].get("ownerReferences") {
+        patch["metadata"] = json!({"ownerReferences": owners});
+    }
     match requests::send(client, Method::PATCH, &path, &patch, TIMEOUT).await {
         Err(error) if requests::code(&error) == Some(404) => {
             let folder = path.rsplit_once('/').map_or(path.as_str(), |(folder, _)| folder);

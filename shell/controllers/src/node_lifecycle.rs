@@ -199,10 +199,12 @@ impl Controller {
     fn step_monitor(&mut self, context: &Context, input: Option<monitor::Input>) {
         let now = context.clock.now();
         let mut effects = Vec::new();
-        let (began, all) = (Instant::now(), input.is_none());
+        let (began, all, beat) = (Instant::now(), input.is_none(), matches!(input, Some(monitor::Input::Lease(_))));
         self.monitor.step(now, input, &mut effects);
         self.metrics.took(all, began.elapsed());
-        self.metrics.state(&self.monitor);
+        if !beat || !effects.is_empty() {
+            self.metrics.state(&self.monitor);
+        }
         for effect in effects {
             if let Some(note) = effect.note() {
                 context.events.say(note);

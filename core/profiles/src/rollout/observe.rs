@@ -43,6 +43,11 @@ impl World<'_> {
         Profile::parse(text).unwrap_or_default()
     }
 
+    /// Returns the grace that the node lifecycle controller is told to use.
+    pub(super) fn told_grace(&self) -> Option<Duration> {
+        self.carrier(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok())
+    }
+
     /// Returns what an annotation of `cluster` says.
     pub(super) fn carrier(&self, name: &str) -> Option<&str> {
         self.cluster?.metadata.annotations.get(name).map(String::as_str)
@@ -99,7 +104,7 @@ impl Rollout {
             let seconds = now.since(since).as_secs() / LOOK.as_secs() * LOOK.as_secs();
             Some(Duration::from_secs(seconds))
         };
-        let told = world.carrier(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok());
+        let told = world.told_grace();
         let mut kcm = ControllerManager::new(INSTANCE, world.grace);
         kcm.leader = true;
         kcm.settling = settling(Kind::Kcm, INSTANCE, told.is_some_and(|told| told != world.grace));

@@ -6,6 +6,7 @@ use api::config_node::{
 };
 use api::write::Verb;
 use api::{Pod, duration};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -121,22 +122,33 @@ impl Plane {
         merge(object, patch);
     }
 
-    /// The parts of the control plane obey at once, agents with their next beat: here, the next time.
+    /// Everybody does what he is told.
     fn obey(&mut self) {
+        self.obey_controllers();
+        self.obey_api_server();
+        self.nodes.keys().cloned().collect::<Vec<_>>().iter().for_each(|name| self.obey_node(name));
+    }
+
+    fn obey_controllers(&mut self) {
         let annotations = self.cluster().metadata.annotations;
         if let Some(grace) = annotations.get(ANNOTATION_GRACE_PERIOD) {
             self.grace = duration::parse(grace).expect("a duration");
         }
+    }
+
+    fn obey_api_server(&mut self) {
+        let annotations = self.cluster().metadata.annotations;
         let seconds = |name: &str, now| annotations.get(name).map_or(now, |text| text.parse().expect("a number"));
         self.tolerations = (
             seconds(ANNOTATION_NOT_READY_SECONDS, self.tolerations.0),
             seconds(ANNOTATION_UNREACHABLE_SECONDS, self.tolerations.1),
         );
-        for (name, node) in &self.nodes {
-            let told = node["metadata"]["annotations"][ANNOTATION_UPDATE_FREQUENCY].as_str().unwrap_or("10s");
-            if !self.deaf.contains(name) {
-                self.leases.insert(name.clone(), duration::parse(told).expect("a duration") * 4);
-            }
+    }
+
+    fn obey_node(&mut self, name: &str) {
+        let told = self.nodes[name]["metadata"]["annotations"][ANNOTATION_UPDATE_FREQUENCY].as_str().unwrap_or("10s");
+        if !self.deaf.contains(name) {
+            self.leases.insert(name.to_owned(), duration::parse(told).expect("a duration") * 4);
         }
     }
 
@@ -347,4 +359,39 @@ fn pods_with_old_defaults_are_counted_and_own_tolerations_are_not() {
     plane.finish();
     let conditions = plane.cluster().status.worker_latency_profile_status.conditions;
     assert!(conditions[0].message.ends_with("1 pods still carry old default tolerations"), "{}", conditions[0].message);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(256)))]
+
+    /// Wishes come and go, everybody obeys when he likes, the controller loses its memory: at no time does a node speak more
+    /// slowly than the grace in use bears.
+    #[test]
+    fn whatever_is_wanted_and_whoever_is_late_every_node_is_safe_at_every_moment(
+        actions in prop::collection::vec((0..8u8, 0..4usize), 1..120),
+    ) {
+        let mut plane = idle(4);
+        for (action, index) in actions {
+            let name = format!("n{index}");
+            match action {
+                0 => plane.want(["", "Default", "MediumUpdateAverageReaction", "LowUpdateSlowReaction"][index]),
+                1 => plane.rollout = Rollout::new(Options { max_unavailable: index, ..Options::default() }),
+                2 => plane.obey_controllers(),
+                3 => plane.obey_api_server(),
+                4 => plane.obey_node(&name),
+                5 => plane.set_ready(&name, if plane.now.as_secs() % 3 == 0 { "Unknown" } else { "True" }),
+                _ => {
+                    plane.look();
+                    plane.now += Duration::from_secs(7);
+                }
+            }
+            for (name, lease) in &plane.leases {
+                prop_assert!(*lease <= plane.grace, "{name}: a Lease of {lease:?} under a grace of {:?}", plane.grace);
+            }
+        }
+        // Left alone, everything gets where it is wanted.
+        plane.nodes.keys().cloned().collect::<Vec<_>>().iter().for_each(|name| plane.set_ready(name, "True"));
+        plane.annotate(ANNOTATION_RETRY, Some("again"));
+        plane.finish();
+    }
 }
