@@ -2,7 +2,8 @@
 //!
 //! The real binary runs pods whose containers sleep; each has a readiness probe that asks a server of this benchmark, which is
 //! another process on the same two cores. After a warm-up the agent's own histogram of start lag is read twice, and the
-//! difference tells the attempts in between. Run with `cargo bench -p lifesign --bench lateness -- WORKERS PERIOD_MS SECONDS`.
+//! difference tells the attempts in between. Processes are the limit of this: more than 2,000 workers are made of markers, 100 pods
+//! with as many custom probes each as it takes. Run with `cargo bench -p lifesign --bench lateness -- WORKERS PERIOD_MS SECONDS`.
 
 // A benchmark is a program for developers: what fails in it may stop it.
 #![allow(clippy::unwrap_used)]
@@ -19,6 +20,8 @@ use testkit::plane::Plane;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Containers of one pod: fewer objects, the same workers.
 const CONTAINERS: usize = 50;
+const CONTAINERS_MAX: usize = 2_000;
+const MARKED_PODS: usize = 100;
 const LAG: &str = "lifesign_probe_start_lag_seconds_bucket";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
 
@@ -37,9 +40,13 @@ fn main() {
 
 async fn measure(plane: &Plane, workers: usize, period: i64, span: Duration, port: u16) {
     let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
-    for first in (0..workers).step_by(CONTAINERS) {
+    if workers > CONTAINERS_MAX {
+        mark(&client, workers / MARKED_PODS, period, port).await;
+    }
+    let containers = if workers > CONTAINERS_MAX { 0 } else { workers };
+    for first in (0..containers).step_by(CONTAINERS) {
         let containers: Vec<Value> =
-            (first..workers.min(first + CONTAINERS)).map(|index| container(index, period, port)).collect();
+            (first..containers.min(first + CONTAINERS)).map(|index| container(index, period, port)).collect();
         let pod = json!({
             "metadata": {"name": format!("many-{first}")},
             "spec": {"terminationGracePeriodSeconds": 1, "containers": containers},
@@ -72,13 +79,41 @@ async fn measure(plane: &Plane, workers: usize, period: i64, span: Duration, por
     report(&before, &after, span, cpu);
 }
 
-fn container(index: usize, period: i64, port: u16) -> Value {
+/// Makes pods whose one container sleeps, and a marker with this many probes for each of them.
+async fn mark(client: &Client, probes: usize, period: i64, port: u16) {
+    let probe = |index: usize| {
+        json!({
+            "name": format!("p{index}"), "containerName": "c", "podConditionType": format!("bench.lifesign.dev/p{index}"),
+            "probe": probe(period, port),
+        })
+    };
+    let marker = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker", "metadata": {"name": "many"},
+        "spec": {"selector": {"matchLabels": {"app": "many"}}, "probes": (0..probes).map(probe).collect::<Vec<_>>()},
+    });
+    let path = "/apis/apps.kruise.io/v1alpha1/namespaces/default/podprobemarkers";
+    let answer = client.call("POST", path, &marker).await.unwrap();
+    assert_eq!(answer.code, 201, "{}", answer.json());
+    for index in 0..MARKED_PODS {
+        let pod = json!({
+            "metadata": {"name": format!("many-{index}"), "labels": {"app": "many"}},
+            "spec": {"containers": [{"name": "c", "image": "none", "command": ["sleep", "100000"]}]},
+        });
+        assert_eq!(client.call("POST", PODS, &pod).await.unwrap().code, 201);
+    }
+}
+
+fn probe(period: i64, port: u16) -> Value {
     let seconds = (period + 999) / 1_000;
     let mut probe = json!({"httpGet": {"host": "127.0.0.1", "port": port}, "periodSeconds": seconds});
     if period != seconds * 1_000 {
         probe["periodMilliseconds"] = (period - seconds * 1_000).into();
     }
-    json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe})
+    probe
+}
+
+fn container(index: usize, period: i64, port: u16) -> Value {
+    json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe(period, port)})
 }
 
 /// Returns upper bound in seconds to the number of attempts that started at most so late.
