@@ -3,7 +3,7 @@
 //! The real binary runs pods whose containers sleep; each has a readiness probe that asks a server of this benchmark, which is
 //! another process on the same two cores. After a warm-up the agent's own histogram of start lag is read twice, and the
 //! difference tells the attempts in between. Processes are the limit of this: more than 2,000 workers are made of markers, 100 pods
-//! with as many custom probes each as it takes. Run with `cargo bench -p lifesign --bench lateness -- WORKERS PERIOD_MS SECONDS`.
+//! with as many custom probes each as it takes. Run with `cargo bench -p lifesign --bench lateness -- WORKERS PERIOD_MS SECONDS WARM_UP`.
 
 // A benchmark is a program for developers: what fails in it may stop it.
 #![allow(clippy::unwrap_used)]
@@ -30,18 +30,19 @@ fn main() {
     let workers = numbers.next().unwrap_or(1_000);
     let period = i64::try_from(numbers.next().unwrap_or(200)).unwrap();
     let seconds = u64::try_from(numbers.next().unwrap_or(20)).unwrap();
+    let warm_up = u64::try_from(numbers.next().unwrap_or(5)).unwrap();
     let port = serve();
     let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign")).whole();
     plane.set_arguments(["--sub-second-probe-policy", "Always"]);
     plane.start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(measure(&plane, workers, period, Duration::from_secs(seconds), port));
+    runtime.block_on(measure(&plane, workers, period, Duration::from_secs(warm_up), Duration::from_secs(seconds), port));
 }
 
-async fn measure(plane: &Plane, workers: usize, period: i64, span: Duration, port: u16) {
+async fn measure(plane: &Plane, workers: usize, period: i64, warm_up: Duration, span: Duration, port: u16) {
     let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
     if workers > CONTAINERS_MAX {
-        mark(&client, workers / MARKED_PODS, period, port).await;
+        mark(&client, workers / MARKED_PODS, period).await;
     }
     let containers = if workers > CONTAINERS_MAX { 0 } else { workers };
     for first in (0..containers).step_by(CONTAINERS) {
@@ -69,7 +70,7 @@ async fn measure(plane: &Plane, workers: usize, period: i64, span: Duration, por
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     println!("{workers} workers every {period} ms: all ready after {:.1} s", started.elapsed().as_secs_f64());
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(warm_up).await;
     let node = client.call("GET", "/api/v1/nodes", &Value::Null).await.unwrap().json()["items"][0].clone();
     let agent_port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
     let agent = Client::of_agent(&plane.kubeconfig(), &format!("127.0.0.1:{agent_port}")).unwrap();
@@ -79,12 +80,12 @@ async fn measure(plane: &Plane, workers: usize, period: i64, span: Duration, por
     report(&before, &after, span, cpu);
 }
 
-/// Makes pods whose one container sleeps, and a marker with this many probes for each of them.
-async fn mark(client: &Client, probes: usize, period: i64, port: u16) {
+/// Makes pods with a server each, and a marker with this many probes for each of them: markers ask the pod itself.
+async fn mark(client: &Client, probes: usize, period: i64) {
     let probe = |index: usize| {
         json!({
             "name": format!("p{index}"), "containerName": "c", "podConditionType": format!("bench.lifesign.dev/p{index}"),
-            "probe": probe(period, port),
+            "probe": probe(period, json!({"port": 8080})),
         })
     };
     let marker = json!({
@@ -93,19 +94,19 @@ async fn mark(client: &Client, probes: usize, period: i64, port: u16) {
     });
     let path = "/apis/apps.kruise.io/v1alpha1/namespaces/default/podprobemarkers";
     let answer = client.call("POST", path, &marker).await.unwrap();
-    assert_eq!(answer.code, 201, "{}", answer.json());
+    assert_eq!(answer.code, 201, "{}", answer.json()["message"]);
     for index in 0..MARKED_PODS {
         let pod = json!({
             "metadata": {"name": format!("many-{index}"), "labels": {"app": "many"}},
-            "spec": {"containers": [{"name": "c", "image": "none", "command": ["sleep", "100000"]}]},
+            "spec": {"containers": [{"name": "c", "image": "none", "command": ["lifesign", "serve", "--port", "8080"]}]},
         });
         assert_eq!(client.call("POST", PODS, &pod).await.unwrap().code, 201);
     }
 }
 
-fn probe(period: i64, port: u16) -> Value {
+fn probe(period: i64, http_get: Value) -> Value {
     let seconds = (period + 999) / 1_000;
-    let mut probe = json!({"httpGet": {"host": "127.0.0.1", "port": port}, "periodSeconds": seconds});
+    let mut probe = json!({"httpGet": http_get, "periodSeconds": seconds});
     if period != seconds * 1_000 {
         probe["periodMilliseconds"] = (period - seconds * 1_000).into();
     }
@@ -113,7 +114,8 @@ fn probe(period: i64, port: u16) -> Value {
 }
 
 fn container(index: usize, period: i64, port: u16) -> Value {
-    json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe(period, port)})
+    let probe = probe(period, json!({"host": "127.0.0.1", "port": port}));
+    json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe})
 }
 
 /// Returns upper bound in seconds to the number of attempts that started at most so late.

@@ -263,7 +263,14 @@ impl Prepared {
         if report.outcome.succeeded() != Some(true) || self.own.load(Ordering::Relaxed) {
             return report;
         }
-        let running = self.processes.read().expect("nothing panics while it is held").clone();
+        let (running, mark) = {
+            let known = self.processes.read().expect("nothing panics while it is held");
+            if known.is_own(address.port()) {
+                self.own.store(true, Ordering::Relaxed);
+                return report;
+            }
+            known.look()
+        };
         let look = move || {
             let processes = running.iter().flat_map(|running| running.processes()).collect();
             owner(address.ip(), address.port(), &processes)
@@ -271,6 +278,7 @@ impl Prepared {
         match tokio::task::spawn_blocking(look).await {
             Ok(Ok(Owner::Pod)) => {
                 self.own.store(true, Ordering::Relaxed);
+                self.processes.write().expect("nothing panics while it is held").owns(address.port(), mark);
                 report
             }
             Ok(Ok(Owner::Another)) => Report::failure(ANSWERED_BY_ANOTHER),
