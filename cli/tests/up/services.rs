@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::addresses::{Claim, SERVICE_RANGE};
 use serde_json::{Value, json};
 
-use crate::{Up, server, until};
+use crate::{Up, script, server, until};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -62,6 +62,32 @@ fn a_deleted_pod_is_a_terminating_endpoint_until_it_is_gone() {
     up.call("DELETE", &format!("{PODS}/web"), &Value::Null);
     let version = slice["metadata"]["resourceVersion"].as_str().expect("a version");
     up.wait_for_slice_since(version, "web", "terminating", |all| all.len() == 1 && conditions(&all[0]) == (false, true, true));
+    up.wait_for_slice("web", "empty", <[Value]>::is_empty);
+}
+
+#[test]
+fn readiness_that_changes_while_terminating_is_visible() {
+    let up = Up::start();
+    let (ok, hold) = (up.plane.folder().join("ok"), up.plane.folder().join("hold"));
+    std::fs::write(&ok, b"").unwrap();
+    std::fs::write(&hold, b"").unwrap();
+    up.create_service("web");
+    let text =
+        format!("trap 'while [ -e {} ]; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done", hold.display());
+    let mut pod = script("web", &text);
+    pod["metadata"]["labels"] = json!({"app": "web"});
+    pod["spec"]["terminationGracePeriodSeconds"] = 300.into();
+    pod["spec"]["containers"][0]["readinessProbe"] =
+        json!({"exec": {"command": ["test", "-e", ok]}, "periodSeconds": 1, "failureThreshold": 1});
+    up.create_pod(&pod);
+    up.wait_for_slice("web", "ready", |all| all.len() == 1 && conditions(&all[0]) == (true, true, false));
+    up.call("DELETE", &format!("{PODS}/web"), &Value::Null);
+    up.wait_for_slice("web", "terminating", |all| all.len() == 1 && conditions(&all[0]) == (false, true, true));
+    std::fs::remove_file(&ok).unwrap();
+    up.wait_for_slice("web", "not serving", |all| all.len() == 1 && conditions(&all[0]) == (false, false, true));
+    std::fs::write(&ok, b"").unwrap();
+    up.wait_for_slice("web", "serving again", |all| all.len() == 1 && conditions(&all[0]) == (false, true, true));
+    std::fs::remove_file(&hold).unwrap();
     up.wait_for_slice("web", "empty", <[Value]>::is_empty);
 }
 
