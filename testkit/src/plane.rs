@@ -232,10 +232,28 @@ fn processes_of(data_dir: &Path) -> Vec<(Pid, String)> {
 }
 
 /// Ends the containers of an agent: they outlive one that is killed, but they must not outlive the test.
+///
+/// Containers before their shims, and until all are really gone: a shim may just be starting one, and it holds the addresses,
+/// so that the next plane does not find one of them still in use.
 pub fn end_containers(data_dir: &Path) {
-    for (pid, _) in processes_of(data_dir) {
-        let _ = kill_process(pid, Signal::KILL);
+    let deadline = Instant::now() + END_WITHIN;
+    loop {
+        let mut all = processes_of(data_dir);
+        if all.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        if all.iter().any(|(_, command)| !is_shim(command)) {
+            all.retain(|(_, command)| !is_shim(command));
+        }
+        for (pid, _) in all {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+fn is_shim(command: &str) -> bool {
+    command.split(' ').nth(1) == Some("shim")
 }
 
 impl Drop for Plane {
