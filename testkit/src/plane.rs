@@ -4,10 +4,11 @@
 //! log is shown when it does not come up.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -133,8 +134,21 @@ impl Plane {
         command
     }
 
-    /// Starts the server and waits until it says that it is ready.
+    /// Starts the server and waits until it says that it is ready, and until the profile of the run is in force.
     pub fn start(&mut self) -> Result<(), String> {
+        let profile = self.profile.clone().filter(|_| self.subcommand == "up");
+        if let Some(profile) = &profile
+            && !self.data_dir().exists()
+        {
+            // A rollout takes a heartbeat for each step: once is enough for all planes.
+            prepared(&self.binary, profile)?.unpack(&self.data_dir())?;
+        }
+        self.launch()?;
+        profile.map_or(Ok(()), |profile| self.set_profile(&profile))
+    }
+
+    /// Starts the server and waits until it says that it is ready.
+    fn launch(&mut self) -> Result<(), String> {
         assert!(self.running.is_none(), "the plane is running already");
         let log = std::fs::File::create(self.log_file()).map_err(|error| format!("no log file: {error}"))?;
         let mut child = self
@@ -149,10 +163,7 @@ impl Plane {
         match first.strip_prefix("ready ") {
             Some(url) => {
                 self.running = Some(Running { url: url.to_owned(), child, _stdout: lines });
-                match self.profile.as_deref().filter(|_| self.subcommand == "up") {
-                    Some(profile) => self.set_profile(profile),
-                    None => Ok(()),
-                }
+                Ok(())
             }
             None => {
                 let _ = child.kill();
@@ -265,6 +276,57 @@ impl Drop for Plane {
         if self.subcommand == "up" {
             end_containers(&self.data_dir());
         }
+    }
+}
+
+/// The files of a data directory.
+struct Prepared(Vec<(PathBuf, Permissions, Vec<u8>)>);
+
+/// Returns the data directory of a plane on which a profile is in force and nothing else has happened; made once.
+fn prepared(binary: &Path, profile: &str) -> Result<&'static Prepared, String> {
+    static PREPARED: OnceLock<Result<Prepared, String>> = OnceLock::new();
+    let make = || {
+        let mut plane = Plane::new(binary).whole();
+        plane.choose_own_profile();
+        plane.launch()?;
+        plane.set_profile(profile)?;
+        plane.stop();
+        Prepared::pack(&plane.data_dir())
+    };
+    // There is one profile and one binary in a run.
+    PREPARED.get_or_init(make).as_ref().map_err(Clone::clone)
+}
+
+impl Prepared {
+    fn pack(folder: &Path) -> Result<Prepared, String> {
+        let bad = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+        let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+        while let Some(from) = folders.pop() {
+            for entry in std::fs::read_dir(&from).map_err(|error| bad(&from, error))? {
+                let path = entry.map_err(|error| bad(&from, error))?.path();
+                let about = path.symlink_metadata().map_err(|error| bad(&path, error))?;
+                if about.is_dir() {
+                    folders.push(path);
+                } else if about.is_file() {
+                    let content = std::fs::read(&path).map_err(|error| bad(&path, error))?;
+                    let name = path.strip_prefix(folder).expect("found below the folder").to_owned();
+                    files.push((name, about.permissions(), content));
+                }
+            }
+        }
+        Ok(Prepared(files))
+    }
+
+    fn unpack(&self, folder: &Path) -> Result<(), String> {
+        for (name, permissions, content) in &self.0 {
+            let path = folder.join(name);
+            let parent = path.parent().expect("a file is in a folder");
+            std::fs::create_dir_all(parent)
+                .and_then(|()| std::fs::write(&path, content))
+                .and_then(|()| std::fs::set_permissions(&path, permissions.clone()))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{Up, script};
 
 const CLUSTERS: &str = "/apis/config.openshift.io/v1/nodes";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const CLUSTER: &str = "/apis/config.openshift.io/v1/nodes/cluster";
 
 /// A plane whose seconds take a tenth of one.
@@ -49,9 +50,13 @@ fn annotation(object: &Value, name: &str) -> String {
     object["metadata"]["annotations"][format!("lifesign.dev/{name}")].as_str().unwrap_or_default().to_owned()
 }
 
+/// Returns the Lease of the one node.
+fn lease(up: &Up) -> Value {
+    up.get(LEASES)["items"][0].clone()
+}
+
 fn lease_seconds(up: &Up) -> Value {
-    let leases = up.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
-    leases["items"][0]["spec"]["leaseDurationSeconds"].clone()
+    lease(up)["spec"]["leaseDurationSeconds"].clone()
 }
 
 #[test]
@@ -111,8 +116,12 @@ fn a_profile_survives_a_restart_and_an_empty_one_leaves_nothing_behind() {
     up.wait_for(CLUSTERS, "cluster", "complete with no profile", |cluster| complete(cluster, "ProfileEmpty"));
     up.call("PATCH", CLUSTER, &json!({"spec": {"workerLatencyProfile": "MediumUpdateAverageReaction"}}));
     up.wait_for(CLUSTERS, "cluster", "at Medium", |cluster| complete(cluster, "ProfileUpdated"));
+    let before = lease(&up);
     up.plane.kill();
     up.start_again(&[]);
+    let name = before["metadata"]["name"].as_str().expect("a name");
+    let first = up.wait_for(LEASES, name, "renewed", |lease| lease["spec"]["renewTime"] != before["spec"]["renewTime"]);
+    assert_eq!(first["spec"]["leaseDurationSeconds"], 80, "the agent remembers it from its first heartbeat on");
     let pod = up.create_pod(&script("first", "sleep 1000"));
     assert_eq!(pod["spec"]["tolerations"][0]["tolerationSeconds"], 60, "also for the first pod after the restart");
     up.call("PATCH", CLUSTER, &json!({"spec": {"workerLatencyProfile": null}}));
@@ -135,11 +144,10 @@ fn the_lease_of_a_node_belongs_to_it_and_both_come_back_when_the_node_is_deleted
     let node = up.get("/api/v1/nodes")["items"][0].clone();
     let name = node["metadata"]["name"].as_str().expect("a name");
     let owner = |lease: &Value| lease["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default().to_owned();
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    up.wait_for(leases, name, "owned by its node", |lease| owner(lease) == node["metadata"]["uid"]);
+    up.wait_for(LEASES, name, "owned by its node", |lease| owner(lease) == node["metadata"]["uid"]);
     let (code, answer) = up.call("DELETE", &format!("/api/v1/nodes/{name}"), &Value::Null);
     assert_eq!(code, 200, "{answer}");
     let again =
         up.wait_for("/api/v1/nodes", name, "registered again", |again| again["metadata"]["uid"] != node["metadata"]["uid"]);
-    up.wait_for(leases, name, "owned by the new node", |lease| owner(lease) == again["metadata"]["uid"]);
+    up.wait_for(LEASES, name, "owned by the new node", |lease| owner(lease) == again["metadata"]["uid"]);
 }

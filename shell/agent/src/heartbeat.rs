@@ -35,7 +35,10 @@ pub(crate) struct Heartbeat {
     pub(crate) fresh: Option<FreshClient>,
     pub(crate) clock: Clock,
     pub(crate) facts: NodeFacts,
+    /// The interval where the Node asks for none.
     pub(crate) interval: Duration,
+    /// The interval of the first beat: a restart does not forget the profile.
+    pub(crate) first: Duration,
     /// Since when the node is ready.
     pub(crate) ready_since: Time,
     pub(crate) rng: Rng,
@@ -45,7 +48,7 @@ impl Heartbeat {
     /// Beats until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let (answers, mut inbox) = mpsc::channel(ANSWERS);
-        let mut beats = Beats::new(self.clock.now(), Config::new(self.interval), self.rng.clone());
+        let mut beats = Beats::new(self.clock.now(), Config::new(self.first), self.rng.clone());
         let mut attempts: Vec<(u64, AbortHandle)> = Vec::new();
         let own = watcher::Config::default().fields(&format!("metadata.name={}", self.facts.name));
         let mut node = std::pin::pin!(watch::<Node>(objects(&self.client, ""), own));
@@ -99,12 +102,10 @@ impl Heartbeat {
             Seen::Deleted(_) => return Some(Input::ReadyChanged),
             Seen::Synced => return None,
         };
-        let text = node.view.metadata.annotations.get(api::config_node::ANNOTATION_UPDATE_FREQUENCY);
-        match text.map(|text| api::duration::parse(text)) {
-            None => Some(Input::SetInterval(self.interval)),
-            Some(Ok(interval)) if !interval.is_zero() => Some(Input::SetInterval(interval)),
-            Some(_) => {
-                tracing::warn!(node = self.facts.name, "the node asks for an interval that is no duration");
+        match told_interval(&node.view) {
+            Ok(told) => Some(Input::SetInterval(told.unwrap_or(self.interval))),
+            Err(text) => {
+                tracing::warn!(node = self.facts.name, text, "the node asks for an interval that is no duration");
                 None
             }
         }
@@ -147,6 +148,15 @@ impl Heartbeat {
             // The loop may be gone.
             let _ = answers.send(Input::PostFailed).await;
         });
+    }
+}
+
+/// Returns the interval that a Node asks for; `None`: none. The error is a text that is no interval.
+pub(crate) fn told_interval(node: &Node) -> Result<Option<Duration>, &str> {
+    let Some(text) = node.metadata.annotations.get(api::config_node::ANNOTATION_UPDATE_FREQUENCY) else { return Ok(None) };
+    match api::duration::parse(text) {
+        Ok(interval) if !interval.is_zero() => Ok(Some(interval)),
+        _ => Err(text),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use machine::{Rng, Time};
 use runtime::EventWriter;
@@ -17,7 +18,7 @@ use crate::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use crate::config::{AgentConfig, AgentError, AgentReady};
 use crate::drain::Drains;
 use crate::endpoint::{Endpoint, server_config};
-use crate::heartbeat::Heartbeat;
+use crate::heartbeat::{Heartbeat, told_interval};
 use crate::layout::Layout;
 use crate::machine_facts::MachineFacts;
 use crate::metrics::Metrics;
@@ -80,7 +81,8 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), surround.halt.clone().drop_guard());
     tasks.spawn(Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone()));
-    tasks.spawn(heartbeat(&config, facts, ready_since, rng.fork()).run(stopped.clone()));
+    let told = stored.as_ref().and_then(|node| told_interval(node).ok().flatten());
+    tasks.spawn(heartbeat(&config, facts, told, ready_since, rng.fork()).run(stopped.clone()));
     if let Some(tell) = config.on_ready.take() {
         // Whoever asked may have lost interest.
         let _ = tell.send(AgentReady { address, pod_cidr });
@@ -119,7 +121,7 @@ fn settings(config: &AgentConfig) -> pods::Settings {
     }
 }
 
-fn heartbeat(config: &AgentConfig, facts: NodeFacts, ready_since: Time, rng: Rng) -> Heartbeat {
+fn heartbeat(config: &AgentConfig, facts: NodeFacts, told: Option<Duration>, ready_since: Time, rng: Rng) -> Heartbeat {
     Heartbeat {
         client: config.client.clone(),
         fresh: config.fresh_client.clone(),
@@ -127,6 +129,7 @@ fn heartbeat(config: &AgentConfig, facts: NodeFacts, ready_since: Time, rng: Rng
         ready_since,
         facts,
         interval: config.heartbeat,
+        first: told.unwrap_or(config.heartbeat),
         rng,
     }
 }
