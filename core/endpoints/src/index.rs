@@ -326,7 +326,9 @@ impl Index {
 
     /// Takes the answer to a create or an update.
     pub(crate) fn adopt(&mut self, key: &ServiceKey, meta: ObjectMeta, draft: Draft) {
-        if let Some(namespace) = self.namespaces.get_mut(&key.namespace) {
+        if let Some(namespace) = self.namespaces.get_mut(&key.namespace)
+            && namespace.owners.get(meta.name.as_str()) != Some(&key.name)
+        {
             namespace.owners.insert(meta.name.as_str().into(), Arc::clone(&key.name));
         }
         let max = self.settings.max_endpoints_per_slice;

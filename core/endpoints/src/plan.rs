@@ -13,7 +13,7 @@ use api::node::ZONE_LABEL;
 use api::{EndpointSlice, Node, ObjectMeta, Pod, Service};
 use machine::Time;
 
-use crate::content::Content;
+use crate::content::{Content, Edit};
 use crate::desired::{Desired, desired};
 use crate::labels::owned_by;
 use crate::membership::NodeFact;
@@ -217,13 +217,14 @@ impl Plan {
     ) -> Writes {
         let trigger = trigger.map(trigger_text);
         let trigger = trigger.as_deref();
-        let content = |slice: &Slice| Content::new(&slice.packed, &service.namespace, service.spec.mode);
+        let edit = |slice: &Slice| Edit::packed(&slice.packed, &service.namespace, service.spec.mode);
         let stored = |name: &str| meta(name).expect("planned from this slice");
-        let create = |slice: &Slice| render::create(service, slice.family, &slice.packed.ports, &content(slice), trigger);
+        let bytes = |content: Content| content.encoded().to_vec();
+        let create = |slice: &Slice| bytes(render::create(service, slice.family, &slice.packed.ports, edit(slice), trigger));
         let update = |slice: &Slice| {
-            let body =
-                render::update(service, stored(&slice.name), slice.family, &slice.packed.ports, &content(slice), trigger);
-            (slice.name.clone(), body)
+            let meta = stored(&slice.name);
+            let content = render::update(service, meta, slice.family, &slice.packed.ports, edit(slice), trigger);
+            (slice.name.clone(), bytes(content))
         };
         Writes {
             creates: self.creates.iter().map(create).collect(),

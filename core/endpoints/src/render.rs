@@ -11,7 +11,7 @@ use api::{ObjectMeta, OwnerReference, Timestamp};
 use machine::Time;
 use serde::Serialize;
 
-use crate::content::Content;
+use crate::content::{Content, Edit};
 use crate::labels::{generate_name, owner_reference};
 use crate::ports::Ports;
 use crate::service::ServiceRecord;
@@ -59,14 +59,14 @@ pub fn trigger_text(trigger: Time) -> String {
     Timestamp(trigger).shortest()
 }
 
-/// Returns the body of a slice to create.
+/// Returns a slice to create, encoded.
 pub(crate) fn create(
     service: &ServiceRecord,
     family: Family,
     ports: &Ports,
-    content: &Content,
+    edit: Edit<'_>,
     trigger: Option<&str>,
-) -> Vec<u8> {
+) -> Content {
     let metadata = Metadata {
         name: "",
         generate_name: &generate_name(&service.name),
@@ -78,18 +78,18 @@ pub(crate) fn create(
         owner_references: &[owner_reference(&service.name, &service.uid)],
         finalizers: &[],
     };
-    body(&metadata, family, ports, content)
+    body(&metadata, family, ports, edit)
 }
 
-/// Returns the body of a slice to update.
+/// Returns a slice to update, encoded.
 pub(crate) fn update(
     service: &ServiceRecord,
     stored: &ObjectMeta,
     family: Family,
     ports: &Ports,
-    content: &Content,
+    edit: Edit<'_>,
     trigger: Option<&str>,
-) -> Vec<u8> {
+) -> Content {
     let mut annotations: BTreeMap<&str, &str> =
         stored.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     annotations.remove(TRIGGER_TIME_ANNOTATION);
@@ -105,20 +105,20 @@ pub(crate) fn update(
         owner_references: &stored.owner_references,
         finalizers: &stored.finalizers,
     };
-    body(&metadata, family, ports, content)
+    body(&metadata, family, ports, edit)
 }
 
-fn body(metadata: &Metadata<'_>, family: Family, ports: &Ports, content: &Content) -> Vec<u8> {
+fn body(metadata: &Metadata<'_>, family: Family, ports: &Ports, edit: Edit<'_>) -> Content {
     const IN_MEMORY: &str = "writing to memory does not fail";
-    let mut out = Vec::with_capacity(content.text().len() + 1024);
-    out.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
-    serde_json::to_writer(&mut out, metadata).expect(IN_MEMORY);
-    out.extend_from_slice(br#","addressType":""#);
-    out.extend_from_slice(family.name().as_bytes());
-    out.extend_from_slice(br#"","endpoints":["#);
-    out.extend_from_slice(content.text());
-    out.extend_from_slice(br#"],"ports":"#);
-    serde_json::to_writer(&mut out, ports.listed()).expect(IN_MEMORY);
-    out.push(b'}');
-    out
+    let mut head = Vec::with_capacity(edit.text_len() + 1024);
+    head.extend_from_slice(br#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":"#);
+    serde_json::to_writer(&mut head, metadata).expect(IN_MEMORY);
+    head.extend_from_slice(br#","addressType":""#);
+    head.extend_from_slice(family.name().as_bytes());
+    head.extend_from_slice(br#"","endpoints":["#);
+    edit.finish(head, |out| {
+        out.extend_from_slice(br#"],"ports":"#);
+        serde_json::to_writer(&mut *out, ports.listed()).expect(IN_MEMORY);
+        out.push(b'}');
+    })
 }

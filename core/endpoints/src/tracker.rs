@@ -19,8 +19,12 @@ pub struct Tracker {
 impl Tracker {
     /// Notes the answer to an own create or update.
     pub fn wrote(&mut self, uid: &str, generation: i64) {
-        if !self.gone.contains(uid) {
-            self.written.insert(uid.to_owned(), generation);
+        if self.gone.contains(uid) {
+            return;
+        }
+        match self.written.get_mut(uid) {
+            Some(written) => *written = generation,
+            None => drop(self.written.insert(uid.to_owned(), generation)),
         }
     }
 

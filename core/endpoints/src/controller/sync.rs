@@ -76,13 +76,13 @@ impl Controller {
     }
 
     fn send(&mut self, key: &ServiceKey, flight: &mut Flight, writes: Vec<Sent>, effects: &mut Vec<Effect>) {
-        for mut sent in writes {
+        for sent in writes {
             self.next_write += 1;
             let id = WriteId(self.next_write);
-            let op = match &mut sent {
-                Sent::Slice(Draft { name: None, body, .. }) => Op::Create { body: std::mem::take(body) },
-                Sent::Slice(Draft { name: Some(name), body, .. }) => {
-                    Op::Update { name: name.to_string(), body: std::mem::take(body) }
+            let op = match &sent {
+                Sent::Slice(Draft { name: None, content, .. }) => Op::Create { body: content.encoded().clone() },
+                Sent::Slice(Draft { name: Some(name), content, .. }) => {
+                    Op::Update { name: name.to_string(), body: content.encoded().clone() }
                 }
                 Sent::Delete { name, uid } => Op::Delete { name: name.to_string(), uid: uid.clone() },
             };

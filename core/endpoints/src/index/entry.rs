@@ -122,11 +122,10 @@ pub(crate) struct Draft {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) family: Family,
     pub(crate) ports: Arc<Ports>,
+    /// Its endpoints, and the JSON to send.
     pub(crate) content: Content,
     /// Members that go into a slice to be created.
     pub(crate) members: Vec<Arc<str>>,
-    /// The JSON to send.
-    pub(crate) body: Vec<u8>,
 }
 
 /// What one sync wants done.

@@ -5,13 +5,12 @@
 //! new ones; slices without endpoints are used again or deleted. Only which slices are looked at differs.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use machine::Time;
 
-use crate::content::Content;
+use crate::content::{Content, Edit};
 use crate::index::Scope;
 use crate::index::entry::{self, Draft, FamilyState, Member, Memory, Outcome, Place, Touch};
 use crate::index::slices::Slices;
@@ -26,16 +25,16 @@ use crate::trigger_time::{Stamp, change_time};
 
 /// What changes in one family.
 #[derive(Default)]
-struct Edits {
+struct Edits<'s> {
     churn: Churn,
-    groups: BTreeMap<Arc<Ports>, GroupEdits>,
+    groups: BTreeMap<Arc<Ports>, GroupEdits<'s>>,
 }
 
 /// What changes in one port group.
 #[derive(Default)]
-struct GroupEdits {
-    /// Slices that are written, with their new content; they are not in the group's rooms.
-    slices: BTreeMap<Arc<str>, Content>,
+struct GroupEdits<'s> {
+    /// Slices that are written, with what becomes of them.
+    slices: BTreeMap<Arc<str>, Edit<'s>>,
     /// Endpoints without a slice, ascending pod name.
     left: Vec<Arc<str>>,
 }
@@ -43,7 +42,7 @@ struct GroupEdits {
 /// A slice to be made, or a used one to be filled.
 struct New {
     ports: Arc<Ports>,
-    content: Content,
+    edit: Edit<'static>,
     members: Vec<Arc<str>>,
 }
 
@@ -62,7 +61,7 @@ impl entry::Entry {
         let touched = std::mem::take(&mut memory.touched);
         let previous = memory.synced_at.replace(scope.now).expect("a settled Service was synced");
         let mut trigger = memory.carried.take().into_iter().chain(memory.spec_changed.take()).min();
-        let mut edits: Vec<Edits> = memory.families.iter().map(|_| Edits::default()).collect();
+        let mut edits: Vec<Edits<'_>> = memory.families.iter().map(|_| Edits::default()).collect();
         for (pod, touch) in touched {
             let record = scope.pods.get(&pod).filter(|pod| pod.services.contains(&service.name)).map(|pod| &pod.record);
             let change = Change { service, slices: &self.slices, scope, memory, edits: &mut edits };
@@ -79,15 +78,15 @@ impl entry::Entry {
 }
 
 /// The change of one pod.
-struct Change<'a> {
+struct Change<'a, 's> {
     service: &'a ServiceRecord,
-    slices: &'a Slices,
+    slices: &'s Slices,
     scope: &'a Scope<'a>,
     memory: &'a mut Memory,
-    edits: &'a mut Vec<Edits>,
+    edits: &'a mut Vec<Edits<'s>>,
 }
 
-impl Change<'_> {
+impl Change<'_, '_> {
     /// Compares a pod with what it was at the last sync; returns the time of what changed.
     fn apply(mut self, pod: Arc<str>, record: Option<&PodRecord>, touch: Touch, previous: Time) -> Option<Time> {
         let wanted = record.and_then(|record| self.wanted(&pod, record));
@@ -167,20 +166,16 @@ impl Change<'_> {
         {
             edits.churn.count(state_of(&current.record), state_of(wanted));
             if *current.record != *wanted {
-                let (namespace, mode) = (&self.service.namespace, self.service.spec.mode);
-                edits.change(
-                    current,
-                    (state, self.slices, max),
-                    |content| content.with_replaced(id, wanted, namespace, mode),
-                    |content| content.replace(id, wanted, namespace, mode),
-                );
-                current.record = Arc::new(wanted.clone());
+                edits.edit(current, self.slices).replace(id, wanted, &self.service.namespace, self.service.spec.mode);
+                match Arc::get_mut(&mut current.record) {
+                    Some(record) => record.clone_from(wanted),
+                    None => current.record = Arc::new(wanted.clone()),
+                }
             }
             return;
         }
         if let Some(current) = current.take() {
-            let at = (&mut *state, self.slices, max);
-            edits.change(&current, at, |content| content.with_removed(id), |content| content.remove(id));
+            edits.edit(&current, self.slices).remove(id);
             state.leave(&current.ports, pod, max);
             edits.churn.count(state_of(&current.record), State::Absent);
         }
@@ -193,37 +188,23 @@ impl Change<'_> {
     }
 }
 
-impl Edits {
-    /// Changes a slice of a group: `first` makes the changed copy, `again` changes that once more.
-    fn change(
-        &mut self,
-        at: &Place,
-        (state, slices, max): (&mut FamilyState, &Slices, usize),
-        first: impl FnOnce(&Content) -> Content,
-        again: impl FnOnce(&mut Content),
-    ) {
+impl<'s> Edits<'s> {
+    /// Returns what becomes of the slice of an endpoint.
+    fn edit(&mut self, at: &Place, slices: &'s Slices) -> &mut Edit<'s> {
         let slice = at.slice.as_ref().expect("a member of a settled Service has a slice");
-        match self.groups.entry(Arc::clone(&at.ports)).or_default().slices.entry(Arc::clone(slice)) {
-            Entry::Occupied(mut changed) => again(changed.get_mut()),
-            Entry::Vacant(unchanged) => {
-                unchanged.insert(first(stored(slices, slice, &at.ports, state, max)));
-            }
-        }
+        let group = self.groups.entry(Arc::clone(&at.ports)).or_default();
+        group.slices.entry(Arc::clone(slice)).or_insert_with(|| Edit::of(content(slices, slice)))
     }
 }
 
-/// Returns the content of a slice that is to be changed; the slice leaves its group's rooms.
-fn stored<'s>(slices: &'s Slices, name: &Arc<str>, ports: &Arc<Ports>, state: &mut FamilyState, max: usize) -> &'s Content {
-    let content = slices.get(name).expect("members are in known slices").body.content();
-    let group = state.groups.get_mut(ports).expect("a known slice has its group");
-    group.rooms.remove(&(max.saturating_sub(content.len()), Arc::clone(name)));
-    content
+fn content<'s>(slices: &'s Slices, name: &str) -> &'s Content {
+    slices.get(name).expect("members are in known slices").body.content()
 }
 
 /// Steps 2 and 3 of packing, for one family.
-struct Pack<'a> {
+struct Pack<'a, 's> {
     service: &'a ServiceRecord,
-    slices: &'a Slices,
+    slices: &'s Slices,
     scope: &'a Scope<'a>,
     place: usize,
     memory: &'a mut Memory,
@@ -231,10 +212,10 @@ struct Pack<'a> {
 }
 
 /// The slices that are written, by name.
-type Written = BTreeMap<Arc<str>, (Arc<Ports>, Content)>;
+type Written<'s> = BTreeMap<Arc<str>, (Arc<Ports>, Edit<'s>)>;
 
-impl Pack<'_> {
-    fn run(mut self, mut edits: Edits, outcome: &mut Outcome) {
+impl<'s> Pack<'_, 's> {
+    fn run(mut self, mut edits: Edits<'s>, outcome: &mut Outcome) {
         let (mut written, mut news, mut deletes) = (Written::new(), Vec::new(), Vec::new());
         let vanished = self.vanished(&mut edits);
         for (ports, edits) in self.in_order(edits.groups) {
@@ -247,7 +228,7 @@ impl Pack<'_> {
                     deletes.retain(|name| *name != kept);
                     self.house(&Arc::default(), 0, &kept);
                 }
-                None => news.push(New { ports: Arc::default(), content: Content::default(), members: Vec::new() }),
+                None => news.push(New { ports: Arc::default(), edit: Edit::default(), members: Vec::new() }),
             }
         }
         let mut deleted = Vec::new();
@@ -255,7 +236,8 @@ impl Pack<'_> {
             match news.pop() {
                 Some(new) => {
                     new.members.iter().for_each(|pod| self.settle(pod, &name));
-                    written.insert(name, (new.ports, new.content));
+                    self.house(&new.ports, new.edit.len(), &name);
+                    written.insert(name, (new.ports, new.edit));
                 }
                 None => deleted.push(name),
             }
@@ -270,7 +252,7 @@ impl Pack<'_> {
     }
 
     /// Takes out the groups that nobody is in any more; returns their slices, by name.
-    fn vanished(&mut self, edits: &mut Edits) -> BTreeSet<Arc<str>> {
+    fn vanished(&mut self, edits: &mut Edits<'_>) -> BTreeSet<Arc<str>> {
         let state = self.state();
         let mut vanished = BTreeSet::new();
         for ports in std::mem::take(&mut state.unwanted) {
@@ -282,7 +264,7 @@ impl Pack<'_> {
     }
 
     /// Returns the groups in the order of their first pods.
-    fn in_order(&mut self, groups: BTreeMap<Arc<Ports>, GroupEdits>) -> Vec<(Arc<Ports>, GroupEdits)> {
+    fn in_order<'e>(&mut self, groups: BTreeMap<Arc<Ports>, GroupEdits<'e>>) -> Vec<(Arc<Ports>, GroupEdits<'e>)> {
         let state = self.state();
         let first = |ports: &Arc<Ports>| state.groups[ports].members.first().cloned();
         let mut groups: Vec<_> = groups.into_iter().map(|(ports, edits)| (first(&ports), ports, edits)).collect();
@@ -293,39 +275,58 @@ impl Pack<'_> {
     fn pack_group(
         &mut self,
         ports: &Arc<Ports>,
-        mut edits: GroupEdits,
-        written: &mut Written,
+        mut edits: GroupEdits<'s>,
+        written: &mut Written<'s>,
         news: &mut Vec<New>,
         deletes: &mut Vec<Arc<str>>,
     ) {
         let max = self.scope.settings.max_endpoints_per_slice;
         let mut left = std::mem::take(&mut edits.left);
-        deletes.extend(edits.slices.iter().filter(|(_, content)| content.is_empty()).map(|(name, _)| Arc::clone(name)));
-        edits.slices.retain(|_, content| !content.is_empty());
         let mut fullest: Vec<(Reverse<usize>, Arc<str>)> =
-            edits.slices.iter().map(|(name, content)| (Reverse(content.len()), Arc::clone(name))).collect();
+            edits.slices.iter().map(|(name, edit)| (Reverse(edit.len()), Arc::clone(name))).collect();
         fullest.sort();
         for (len, name) in fullest {
+            if len.0 == 0 {
+                let room = max.saturating_sub(content(self.slices, &name).len());
+                edits.slices.remove(&name);
+                self.state().groups.get_mut(ports).expect("a known slice has its group").rooms.remove(&(room, Arc::clone(&name)));
+                deletes.push(name);
+                continue;
+            }
             let room = max.saturating_sub(len.0).min(left.len());
-            let content = edits.slices.get_mut(&name).expect("listed from these");
-            self.fill(content, left.drain(..room), Some(&name));
+            let edit = edits.slices.get_mut(&name).expect("listed from these");
+            self.fill(edit, left.drain(..room), Some(&name));
+            self.resize(ports, &name, edit.len());
         }
+        // What was written is full by now, or nothing is left.
         while !left.is_empty() {
             match self.best_fit(ports, left.len()) {
                 Some(name) => {
-                    let mut content = stored(self.slices, &name, ports, self.state(), max).roomy();
-                    self.fill(&mut content, left.drain(..), Some(&name));
-                    edits.slices.insert(name, content);
+                    let mut edit = Edit::of(content(self.slices, &name));
+                    self.fill(&mut edit, left.drain(..), Some(&name));
+                    self.resize(ports, &name, edit.len());
+                    edits.slices.insert(name, edit);
                 }
                 None => {
                     let members: Vec<Arc<str>> = left.drain(..max.min(left.len())).collect();
-                    let mut content = Content::default();
-                    self.fill(&mut content, members.iter().cloned(), None);
-                    news.push(New { ports: Arc::clone(ports), content, members });
+                    let mut edit = Edit::default();
+                    self.fill(&mut edit, members.iter().cloned(), None);
+                    news.push(New { ports: Arc::clone(ports), edit, members });
                 }
             }
         }
-        written.extend(edits.slices.into_iter().map(|(name, content)| (name, (Arc::clone(ports), content))));
+        written.extend(edits.slices.into_iter().map(|(name, edit)| (name, (Arc::clone(ports), edit))));
+    }
+
+    /// Notes the room that a slice of a group has from here on.
+    fn resize(&mut self, ports: &Arc<Ports>, slice: &Arc<str>, len: usize) {
+        let max = self.scope.settings.max_endpoints_per_slice;
+        let (before, after) = (max.saturating_sub(content(self.slices, slice).len()), max.saturating_sub(len));
+        if before != after {
+            let rooms = &mut self.state().groups.get_mut(ports).expect("a known slice has its group").rooms;
+            rooms.remove(&(before, Arc::clone(slice)));
+            rooms.insert((after, Arc::clone(slice)));
+        }
     }
 
     /// Returns the unchanged slice of a group that has the least room left after taking this many, if they are fewer than a
@@ -348,11 +349,11 @@ impl Pack<'_> {
     }
 
     /// Appends endpoints to a slice; its name is noted if it has one.
-    fn fill(&mut self, content: &mut Content, pods: impl Iterator<Item = Arc<str>>, slice: Option<&Arc<str>>) {
+    fn fill(&mut self, edit: &mut Edit<'_>, pods: impl Iterator<Item = Arc<str>>, slice: Option<&Arc<str>>) {
         for pod in pods {
             let member = self.memory.members.get_mut(&pod).expect("it is to be placed");
             let place = member.places[self.place].as_mut().expect("it is to be placed");
-            content.push(member.id, &place.record, &self.service.namespace, self.service.spec.mode);
+            edit.push(member.id, &place.record, &self.service.namespace, self.service.spec.mode);
             place.slice = slice.cloned();
         }
     }
@@ -368,18 +369,17 @@ impl Pack<'_> {
     }
 
     /// Turns what was decided into writes.
-    fn finish(mut self, written: Written, news: Vec<New>, deleted: Vec<Arc<str>>, outcome: &mut Outcome) {
+    fn finish(mut self, written: Written<'_>, news: Vec<New>, deleted: Vec<Arc<str>>, outcome: &mut Outcome) {
         let family = self.state().family;
-        for (name, (ports, content)) in written {
-            self.house(&ports, content.len(), &name);
+        for (name, (ports, edit)) in written {
             let meta = &self.slices.get(&name).expect("known slices").meta;
-            let body = render::update(self.service, meta, family, &ports, &content, self.trigger);
-            outcome.updates.push(Draft { name: Some(name), family, ports, content, members: Vec::new(), body });
+            let content = render::update(self.service, meta, family, &ports, edit, self.trigger);
+            outcome.updates.push(Draft { name: Some(name), family, ports, content, members: Vec::new() });
         }
         self.state().slices = self.state().slices + news.len() - deleted.len();
-        for New { ports, content, members } in news {
-            let body = render::create(self.service, family, &ports, &content, self.trigger);
-            outcome.creates.push(Draft { name: None, family, ports, content, members, body });
+        for New { ports, edit, members } in news {
+            let content = render::create(self.service, family, &ports, edit, self.trigger);
+            outcome.creates.push(Draft { name: None, family, ports, content, members });
         }
         for name in deleted {
             let uid = self.slices.get(&name).expect("known slices").meta.uid.clone();

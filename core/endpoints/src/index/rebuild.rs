@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::ip::Family;
 use machine::Time;
 
-use crate::content::Content;
+use crate::content::Edit;
 use crate::desired::{Desired, desired};
 use crate::index::Scope;
 use crate::index::entry::{Draft, Entry, FamilyState, Member, Outcome, Place};
@@ -109,7 +109,7 @@ impl Entry {
 
     /// Keeps a slice as it is and notes the text that we would send for it.
     fn keep(&mut self, service: &ServiceRecord, slice: &Slice, members: &mut Members, scope: &Scope<'_>) {
-        let content = Content::new(&slice.packed, &service.namespace, service.spec.mode);
+        let content = Edit::packed(&slice.packed, &service.namespace, service.spec.mode).content();
         let name = self.settle(slice, members, scope);
         let mut stored = self.slices.remove(&name).expect("planned from it");
         let wanted = || slice.packed.records.iter().map(|record| record.endpoint(&service.namespace, service.spec.mode));
@@ -132,18 +132,18 @@ impl Entry {
         members: &mut Members,
         scope: &Scope<'_>,
     ) -> Draft {
-        let content = Content::new(&slice.packed, &service.namespace, service.spec.mode);
+        let edit = Edit::packed(&slice.packed, &service.namespace, service.spec.mode);
         let (family, ports) = (slice.family, Arc::clone(&slice.packed.ports));
         if slice.name.is_empty() {
             self.family(family).slices += 1;
-            let body = render::create(service, family, &ports, &content, trigger);
+            let content = render::create(service, family, &ports, edit, trigger);
             let members = slice.packed.records.iter().map(|record| Arc::clone(&record.pod)).collect();
-            return Draft { name: None, family, ports, content, members, body };
+            return Draft { name: None, family, ports, content, members };
         }
         let name = self.settle(&slice, members, scope);
         let meta = &self.slices.get(&name).expect("planned from it").meta;
-        let body = render::update(service, meta, family, &ports, &content, trigger);
-        Draft { name: Some(name), family, ports, content, members: Vec::new(), body }
+        let content = render::update(service, meta, family, &ports, edit, trigger);
+        Draft { name: Some(name), family, ports, content, members: Vec::new() }
     }
 
     fn family(&mut self, family: Family) -> &mut FamilyState {

@@ -288,8 +288,8 @@ impl World {
         self.sent_for.insert(write.id, service.clone());
         let got = self.got.entry(service).or_default();
         match &write.op {
-            Op::Create { body } => got.creates.push(body.clone()),
-            Op::Update { name, body } => got.updates.push((name.clone(), body.clone())),
+            Op::Create { body } => got.creates.push(body.to_vec()),
+            Op::Update { name, body } => got.updates.push((name.clone(), body.to_vec())),
             Op::Delete { name, uid } => got.deletes.push((name.clone(), uid.clone())),
         }
     }

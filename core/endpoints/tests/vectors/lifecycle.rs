@@ -223,12 +223,12 @@ impl Stepping {
         let answer = match write.op {
             Op::Create { body } => {
                 let answer = store.put(&body, gates);
-                synced.writes.creates.push(body);
+                synced.writes.creates.push(body.into());
                 Answer::Written(answer.metadata.into())
             }
             Op::Update { name, body } => {
                 let answer = store.put(&body, gates);
-                synced.writes.updates.push((name, body));
+                synced.writes.updates.push((name, body.into()));
                 Answer::Written(answer.metadata.into())
             }
             Op::Delete { name, uid } => {

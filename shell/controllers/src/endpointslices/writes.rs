@@ -34,9 +34,9 @@ async fn request(client: &Client, write: &Write) -> Result<Answer, kube::Error> 
     let folder = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", write.service.namespace);
     let written = |written: Written| Answer::Written(Box::new(written.metadata));
     match &write.op {
-        Op::Create { body } => send(client, Method::POST, &folder, "application/json", body.clone()).await.map(written),
+        Op::Create { body } => send(client, Method::POST, &folder, "application/json", body.to_vec()).await.map(written),
         Op::Update { name, body } => {
-            send(client, Method::PUT, &format!("{folder}/{name}"), "application/json", body.clone()).await.map(written)
+            send(client, Method::PUT, &format!("{folder}/{name}"), "application/json", body.to_vec()).await.map(written)
         }
         Op::Delete { name, uid } => delete(client, &format!("{folder}/{name}"), uid).await.map(|()| Answer::Deleted),
     }
