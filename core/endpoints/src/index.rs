@@ -6,7 +6,9 @@
 
 pub(crate) mod entry;
 mod increment;
+pub(crate) mod names;
 pub(crate) mod nodes;
+mod pool;
 mod rebuild;
 pub(crate) mod slices;
 
@@ -19,10 +21,12 @@ use api::{EndpointSlice, Node, ObjectMeta, Pod, Service};
 use machine::Time;
 
 use crate::index::entry::{Draft, Entry, Outcome};
+use crate::index::names::Names;
 use crate::index::nodes::Nodes;
+use crate::index::pool::Pool;
 use crate::matching::Selectors;
 use crate::metrics::Gauges;
-use crate::pod::PodRecord;
+use crate::pod::{NamedPort, PodRecord};
 use crate::requeue::{Belonging, PodChange, node_queues, slice_services};
 use crate::service::ServiceRecord;
 use crate::settings::Settings;
@@ -52,14 +56,17 @@ pub enum Resource {
 /// An object, by namespace (empty at cluster scope) and name.
 pub(crate) type ObjectKey = (Arc<str>, Arc<str>);
 
-/// The pods of a namespace, by name.
-pub(crate) type Pods = BTreeMap<Arc<str>, PodEntry>;
+/// Services of a namespace.
+type ServiceNames = BTreeSet<Arc<str>>;
+
+/// The pods of a namespace.
+pub(crate) type Pods = Names<PodEntry>;
 
 /// A pod and the Services that select it.
 #[derive(Clone, Debug)]
 pub(crate) struct PodEntry {
     pub(crate) record: PodRecord,
-    pub(crate) services: Arc<BTreeSet<Arc<str>>>,
+    pub(crate) services: Arc<ServiceNames>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,8 +74,17 @@ struct Namespace {
     pods: Pods,
     services: BTreeMap<Arc<str>, Entry>,
     selectors: Selectors,
+    shared: Shared,
     /// Which Service a managed slice belongs to.
     owners: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// What pods of one workload have alike.
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    labels: Pool<BTreeMap<String, String>>,
+    ports: Pool<Vec<NamedPort>>,
+    services: Pool<ServiceNames>,
 }
 
 /// What a sync reads beside the Service.
@@ -153,14 +169,18 @@ impl Index {
     /// Takes a pod that is gone; returns the Services to queue.
     pub(crate) fn delete_pod(&mut self, now: Time, space: &str, name: &str) -> Vec<ServiceKey> {
         let Some((space, namespace)) = get_mut(&mut self.namespaces, space) else { return Vec::new() };
-        let Some((name, pod)) = namespace.pods.remove_entry(name) else { return Vec::new() };
+        let Some((name, pod)) = namespace.pods.remove(name) else { return Vec::new() };
         self.nodes.displace(&pod.record.node, &(Arc::clone(&space), Arc::clone(&name)));
         for service in pod.services.iter() {
             let entry = namespace.services.get_mut(service).expect("pods are selected by known Services");
             entry.matching.remove(&name);
             entry.touch(now, &name, None, &self.nodes, &self.settings);
         }
-        keys(&space, pod.services.iter().cloned())
+        let queued = keys(&space, pod.services.iter().cloned());
+        namespace.shared.labels.release(pod.record.labels);
+        namespace.shared.ports.release(pod.record.ports);
+        namespace.shared.services.release(pod.services);
+        queued
     }
 
     /// Takes a Service.
@@ -219,7 +239,7 @@ impl Index {
         let mut touched = BTreeSet::new();
         for (space, pod) in self.nodes.pods(node) {
             let namespace = self.namespaces.get_mut(&space).expect("the pod is there");
-            let PodEntry { record, services } = &namespace.pods[&pod];
+            let PodEntry { record, services } = namespace.pods.get(&pod).expect("the pod is there");
             for service in services.iter() {
                 let entry = namespace.services.get_mut(service).expect("pods are selected by known Services");
                 entry.touch(now, &pod, Some(record), &self.nodes, &self.settings);
@@ -285,20 +305,19 @@ impl Index {
 
     /// Returns every known object of a kind, by namespace and name.
     pub(crate) fn known(&self, resource: Resource) -> BTreeSet<ObjectKey> {
-        fn names<'a, T: 'a>(space: &Arc<str>, map: &'a BTreeMap<Arc<str>, T>) -> Vec<ObjectKey> {
-            map.keys().map(|name| (Arc::clone(space), Arc::clone(name))).collect()
+        fn listed<'a>(space: &Arc<str>, names: impl Iterator<Item = &'a Arc<str>>) -> Vec<ObjectKey> {
+            names.map(|name| (Arc::clone(space), Arc::clone(name))).collect()
         }
-        let services = |namespace: &Namespace| -> BTreeMap<Arc<str>, ()> {
-            let there = namespace.services.iter().filter(|(_, entry)| entry.service.is_some());
-            there.map(|(name, _)| (Arc::clone(name), ())).collect()
-        };
         if resource == Resource::Nodes {
             return self.nodes.known().map(|name| (Arc::default(), Arc::clone(name))).collect();
         }
         let of = |(space, namespace): (&Arc<str>, &Namespace)| match resource {
-            Resource::Pods => names(space, &namespace.pods),
-            Resource::Services => names(space, &services(namespace)),
-            Resource::Slices => names(space, &namespace.owners),
+            Resource::Pods => listed(space, namespace.pods.iter().map(|(name, _)| name)),
+            Resource::Services => {
+                let there = namespace.services.iter().filter(|(_, entry)| entry.service.is_some());
+                listed(space, there.map(|(name, _)| name))
+            }
+            Resource::Slices => listed(space, namespace.owners.keys()),
             Resource::Nodes => Vec::new(),
         };
         self.namespaces.iter().flat_map(of).collect()
@@ -358,34 +377,30 @@ struct Facts<'a> {
 
 impl Namespace {
     /// Takes a pod; returns the Services to queue.
-    fn apply_pod(&mut self, facts: Facts<'_>, record: PodRecord) -> BTreeSet<Arc<str>> {
-        let Some(pod) = self.pods.get_mut(&record.name) else {
-            let services = Arc::new(self.selectors.matching(&record.labels));
-            facts.nodes.place(&record.node, (Arc::clone(facts.space), Arc::clone(&record.name)));
-            for service in services.iter() {
-                let entry = self.services.get_mut(service).expect("pods are selected by known Services");
-                entry.matching.insert(Arc::clone(&record.name));
-                entry.touch(facts.now, &record.name, Some(&record), facts.nodes, facts.settings);
-            }
-            let queued = (*services).clone();
-            self.pods.insert(Arc::clone(&record.name), PodEntry { record, services });
-            return queued;
-        };
+    fn apply_pod(&mut self, facts: Facts<'_>, mut record: PodRecord) -> BTreeSet<Arc<str>> {
+        let Some(pod) = self.pods.get_mut(&record.name) else { return self.add_pod(facts, record) };
+        // What is known is kept, so that everybody shares it.
+        record.share(&pod.record);
         let change = PodChange::between(&pod.record, &record);
-        // The name that is known is kept, so that everybody shares it.
-        let name = Arc::clone(&pod.record.name);
-        let old = std::mem::replace(&mut pod.record, PodRecord { name: Arc::clone(&name), ..record });
+        let old = std::mem::replace(&mut pod.record, record);
         if old.same_but_version(&pod.record) {
             return BTreeSet::new();
         }
+        let name = Arc::clone(&old.name);
         let old_services = Arc::clone(&pod.services);
         if old.labels != pod.record.labels {
-            pod.services = Arc::new(self.selectors.matching(&pod.record.labels));
+            pod.services = self.shared.services.share(Arc::new(self.selectors.matching(&pod.record.labels)));
+            pod.record.labels = self.shared.labels.share(Arc::clone(&pod.record.labels));
+            self.shared.labels.release(old.labels);
+        }
+        if old.ports != pod.record.ports {
+            pod.record.ports = self.shared.ports.share(Arc::clone(&pod.record.ports));
+            self.shared.ports.release(old.ports);
         }
         if old.node != pod.record.node {
             let key = (Arc::clone(facts.space), Arc::clone(&name));
             facts.nodes.displace(&old.node, &key);
-            facts.nodes.place(&pod.record.node, key);
+            facts.nodes.place(&mut pod.record.node, key);
         }
         for service in old_services.union(&pod.services) {
             let entry = self.services.get_mut(service).expect("pods are selected by known Services");
@@ -397,25 +412,68 @@ impl Namespace {
             };
             entry.touch(facts.now, &name, selects.then_some(&pod.record), facts.nodes, facts.settings);
         }
-        change.services(&old_services, &pod.services)
+        let queued = change.services(&old_services, &pod.services);
+        self.shared.services.release(old_services);
+        queued
+    }
+
+    fn add_pod(&mut self, facts: Facts<'_>, mut record: PodRecord) -> BTreeSet<Arc<str>> {
+        let services = self.shared.services.share(Arc::new(self.selectors.matching(&record.labels)));
+        record.labels = self.shared.labels.share(record.labels);
+        record.ports = self.shared.ports.share(record.ports);
+        facts.nodes.place(&mut record.node, (Arc::clone(facts.space), Arc::clone(&record.name)));
+        for service in services.iter() {
+            let entry = self.services.get_mut(service).expect("pods are selected by known Services");
+            entry.matching.insert(Arc::clone(&record.name));
+            entry.touch(facts.now, &record.name, Some(&record), facts.nodes, facts.settings);
+        }
+        let queued = (*services).clone();
+        self.pods.insert(Arc::clone(&record.name), PodEntry { record, services });
+        queued
     }
 
     /// Finds anew which pods a Service selects.
     fn reselect(&mut self, service: &Arc<str>) {
         let entry = self.services.get_mut(service).expect("only known Services select");
+        let mut moved = Moved { pool: &mut self.shared.services, sets: BTreeMap::new() };
         for pod in std::mem::take(&mut entry.matching) {
             let services = &mut self.pods.get_mut(&pod).expect("selected pods are known").services;
-            Arc::make_mut(services).remove(service);
+            moved.apply(services, |services| services.remove(service));
         }
+        moved.end();
         let Some(record) = &entry.service else {
             self.selectors.remove(service);
             return;
         };
         self.selectors.insert(service, &record.spec.selector);
+        let mut moved = Moved { pool: &mut self.shared.services, sets: BTreeMap::new() };
         for (name, pod) in self.pods.iter_mut().filter(|(_, pod)| record.selects(&pod.record.labels)) {
-            Arc::make_mut(&mut pod.services).insert(Arc::clone(service));
+            moved.apply(&mut pod.services, |services| services.insert(Arc::clone(service)));
             entry.matching.insert(Arc::clone(name));
         }
+        moved.end();
+    }
+}
+
+/// One change of the Services that select pods, the same for all pods that were selected by the same ones.
+struct Moved<'a> {
+    pool: &'a mut Pool<ServiceNames>,
+    /// What there was, and what became of it.
+    sets: BTreeMap<Arc<ServiceNames>, Arc<ServiceNames>>,
+}
+
+impl Moved<'_> {
+    fn apply(&mut self, services: &mut Arc<ServiceNames>, change: impl FnOnce(&mut ServiceNames) -> bool) {
+        let new = self.sets.entry(Arc::clone(services)).or_insert_with(|| {
+            let mut set = (**services).clone();
+            change(&mut set);
+            self.pool.share(Arc::new(set))
+        });
+        *services = Arc::clone(new);
+    }
+
+    fn end(self) {
+        self.sets.into_keys().for_each(|old| self.pool.release(old));
     }
 }
 

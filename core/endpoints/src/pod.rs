@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::ip::{self, Family};
+use api::pod::ContainerPort;
 use api::{Pod, Timestamp};
 use machine::Time;
 
@@ -19,7 +20,7 @@ pub struct PodRecord {
     /// The revision of the object; equal ones mean that nothing changed.
     pub resource_version: String,
     /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Arc<BTreeMap<String, String>>,
     /// Whether it has finished for good.
     pub terminal: bool,
     /// Whether it has any address, readable or not.
@@ -39,11 +40,11 @@ pub struct PodRecord {
     /// The Service under which the host name is published; may be empty.
     pub subdomain: String,
     /// The named ports of its containers, then of its sidecars.
-    pub ports: Vec<NamedPort>,
+    pub ports: Arc<Vec<NamedPort>>,
 }
 
 /// A port that a Service can refer to by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedPort {
     /// The name.
     pub name: String,
@@ -51,6 +52,12 @@ pub struct NamedPort {
     pub protocol: String,
     /// The number.
     pub number: i64,
+}
+
+impl From<&ContainerPort> for NamedPort {
+    fn from(port: &ContainerPort) -> NamedPort {
+        NamedPort { name: port.name.clone(), protocol: protocol_or_tcp(&port.protocol).to_owned(), number: port.container_port }
+    }
 }
 
 /// Returns the protocol, which is TCP when it is left out.
@@ -62,7 +69,7 @@ impl From<&Pod> for PodRecord {
     fn from(pod: &Pod) -> PodRecord {
         PodRecord {
             resource_version: pod.metadata.resource_version.clone(),
-            labels: pod.metadata.labels.clone(),
+            labels: Arc::new(pod.metadata.labels.clone()),
             ..PodRecord::read(pod)
         }
     }
@@ -73,7 +80,7 @@ impl From<Pod> for PodRecord {
         let record = PodRecord::read(&pod);
         PodRecord {
             resource_version: std::mem::take(&mut pod.metadata.resource_version),
-            labels: std::mem::take(&mut pod.metadata.labels),
+            labels: Arc::new(std::mem::take(&mut pod.metadata.labels)),
             ..record
         }
     }
@@ -90,7 +97,7 @@ impl PodRecord {
             name: pod.metadata.name.as_str().into(),
             uid: pod.metadata.uid.as_str().into(),
             resource_version: String::new(),
-            labels: BTreeMap::new(),
+            labels: Arc::default(),
             terminal: pod.terminal(),
             has_addresses: !pod.status.pod_ips.is_empty(),
             addresses: pod.status.pod_ips.iter().filter_map(|address| ip::parse(&address.ip)).collect(),
@@ -100,15 +107,23 @@ impl PodRecord {
             node: pod.spec.node_name.as_str().into(),
             hostname: if pod.spec.hostname.is_empty() { Arc::default() } else { pod.spec.hostname.as_str().into() },
             subdomain: pod.spec.subdomain.clone(),
-            ports: named
-                .filter(|port| !port.name.is_empty())
-                .map(|port| NamedPort {
-                    name: port.name.clone(),
-                    protocol: protocol_or_tcp(&port.protocol).to_owned(),
-                    number: port.container_port,
-                })
-                .collect(),
+            ports: Arc::new(named.filter(|port| !port.name.is_empty()).map(NamedPort::from).collect()),
         }
+    }
+
+    /// Takes from an older version what both have alike, so that it stays where it is and is shared with whoever shares it.
+    pub(crate) fn share(&mut self, old: &PodRecord) {
+        fn same<T: ?Sized + PartialEq>(new: &mut Arc<T>, old: &Arc<T>) {
+            if **new == **old {
+                *new = Arc::clone(old);
+            }
+        }
+        same(&mut self.name, &old.name);
+        same(&mut self.uid, &old.uid);
+        same(&mut self.labels, &old.labels);
+        same(&mut self.node, &old.node);
+        same(&mut self.hostname, &old.hostname);
+        same(&mut self.ports, &old.ports);
     }
 
     /// Returns whether both say the same, the revision aside.

@@ -60,13 +60,7 @@ pub fn trigger_text(trigger: Time) -> String {
 }
 
 /// Returns a slice to create, encoded.
-pub(crate) fn create(
-    service: &ServiceRecord,
-    family: Family,
-    ports: &Ports,
-    edit: Edit<'_>,
-    trigger: Option<&str>,
-) -> Content {
+pub(crate) fn create(service: &ServiceRecord, family: Family, ports: &Ports, edit: Edit<'_>, trigger: Option<&str>) -> Content {
     let metadata = Metadata {
         name: "",
         generate_name: &generate_name(&service.name),

@@ -12,6 +12,7 @@ use api::{EndpointSlice, ObjectMeta};
 use machine::Time;
 
 use crate::content::Content;
+use crate::index::names::Names;
 use crate::index::nodes::Nodes;
 use crate::index::slices::{Slices, StoredSlice};
 use crate::labels::owned_by;
@@ -55,7 +56,7 @@ pub(crate) struct Memory {
     /// The trigger time of a sync that failed: what it was for is still to be written.
     pub(crate) carried: Option<Time>,
     /// Its endpoints.
-    pub(crate) members: BTreeMap<Arc<str>, Member>,
+    pub(crate) members: Names<Member>,
     /// Its address families, in order.
     pub(crate) families: Vec<FamilyState>,
     /// Pods left out because their node is unknown.

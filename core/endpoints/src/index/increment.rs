@@ -97,7 +97,7 @@ impl Change<'_, '_> {
         let stamp = wanted.as_ref().map(|wanted| &wanted.stamp);
         let time = change_time(before.as_ref().map(|member| &member.stamp), stamp, touch.changed_at, previous);
         let Some(Wanted { stamp, ports, records }) = wanted else {
-            if let Some(mut member) = self.memory.members.remove(&pod) {
+            if let Some((_, mut member)) = self.memory.members.remove(&pod) {
                 for (place, current) in member.places.iter_mut().enumerate() {
                     self.edit(&pod, member.id, place, current, None);
                 }
@@ -112,8 +112,9 @@ impl Change<'_, '_> {
             }
             None => {
                 self.memory.next_id += 1;
-                let member = Member { id: self.memory.next_id, stamp, places: [None, None] };
-                (self.memory.members.entry(Arc::clone(&pod)).or_insert(member).id, [None, None])
+                let id = self.memory.next_id;
+                self.memory.members.insert(Arc::clone(&pod), Member { id, stamp, places: [None, None] });
+                (id, [None, None])
             }
         };
         for (place, (current, wanted)) in places.iter_mut().zip(records).enumerate().take(self.memory.families.len()) {
@@ -289,7 +290,12 @@ impl<'s> Pack<'_, 's> {
             if len.0 == 0 {
                 let room = max.saturating_sub(content(self.slices, &name).len());
                 edits.slices.remove(&name);
-                self.state().groups.get_mut(ports).expect("a known slice has its group").rooms.remove(&(room, Arc::clone(&name)));
+                self.state()
+                    .groups
+                    .get_mut(ports)
+                    .expect("a known slice has its group")
+                    .rooms
+                    .remove(&(room, Arc::clone(&name)));
                 deletes.push(name);
                 continue;
             }

@@ -59,11 +59,15 @@ impl Nodes {
         self.nodes.get(name).map(|node| node.pods.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Notes that a pod is on a node; an empty name is none.
-    pub(crate) fn place(&mut self, node: &Arc<str>, pod: PodKey) {
-        if !node.is_empty() {
-            self.nodes.entry(Arc::clone(node)).or_default().pods.insert(pod);
+    /// Notes that a pod is on a node; an empty name is none. The pods of a node share its name.
+    pub(crate) fn place(&mut self, node: &mut Arc<str>, pod: PodKey) {
+        if node.is_empty() {
+            return;
         }
+        if let Some((name, _)) = self.nodes.get_key_value(&**node) {
+            *node = Arc::clone(name);
+        }
+        self.nodes.entry(Arc::clone(node)).or_default().pods.insert(pod);
     }
 
     /// Notes that a pod is no longer on a node.

@@ -76,7 +76,7 @@ impl Entry {
             .collect();
         let before = |pod: &Arc<str>| memory.members.get(pod).map(|member| &member.stamp);
         let changed = after.iter().filter_map(|(pod, stamp)| change_time(before(pod), Some(stamp), seen_at(pod), previous));
-        let gone = memory.members.iter().filter(|(pod, _)| !after.contains_key(*pod));
+        let gone = memory.members.iter().filter(|(pod, _)| !after.contains_key(pod));
         let left = gone.filter_map(|(pod, member)| change_time(Some(&member.stamp), None, seen_at(pod), previous));
         changed.chain(left).chain(spec_changed).chain(carried).min()
     }
@@ -168,10 +168,5 @@ impl Entry {
 
 /// Returns the pods that a Service selects, by name.
 fn selected<'a>(matching: &BTreeSet<Arc<str>>, scope: &Scope<'a>) -> Vec<&'a PodRecord> {
-    if matching.len() * 8 < scope.pods.len() {
-        return matching.iter().filter_map(|name| Some(&scope.pods.get(name)?.record)).collect();
-    }
-    // Both are sorted: walking along is cheaper than finding each.
-    let mut matching = matching.iter().peekable();
-    scope.pods.iter().filter(|(name, _)| matching.next_if_eq(name).is_some()).map(|(_, pod)| &pod.record).collect()
+    matching.iter().filter_map(|name| Some(&scope.pods.get(name)?.record)).collect()
 }
