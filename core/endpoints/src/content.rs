@@ -4,7 +4,8 @@
 //! the endpoints, and the next text is made from it in one pass, however many of them change; it copies one slice's worth,
 //! however many slices the Service has.
 
-use std::ops::Deref;
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use api::endpointslice::{Endpoint, EndpointConditions};
@@ -98,43 +99,37 @@ impl Content {
 /// What becomes of the endpoints of a slice.
 #[derive(Clone, Debug, Default)]
 pub struct Edit<'a> {
-    /// The text before.
-    base: &'a [u8],
-    pieces: Vec<Piece>,
-    kinds: Kinds,
+    /// What there is before; `None`: nothing.
+    base: Option<&'a Content>,
+    /// What becomes of endpoints in the base, by their place there; `None`: they go.
+    changed: BTreeMap<usize, Option<Piece>>,
+    removed: usize,
+    /// Endpoints behind them.
+    added: Vec<Piece>,
     /// The texts of endpoints that are new or changed, one after the other.
     own: Vec<u8>,
 }
 
-/// One endpoint: where its text is.
+/// An endpoint whose text is the edit's own.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     id: u64,
     begin: usize,
     end: usize,
-    /// In the edit's own text, not in the base.
-    own: bool,
     kind: usize,
 }
 
 impl<'a> Edit<'a> {
     /// Begins with the endpoints of a slice.
     pub fn of(content: &'a Content) -> Edit<'a> {
-        let mut begin = 0;
-        let mut pieces = Vec::with_capacity(content.len() + 1);
-        pieces.extend(content.entries.iter().map(|&Entry { id, end, kind }| {
-            let piece = Piece { id, begin, end, own: false, kind };
-            begin = end + 1;
-            piece
-        }));
-        Edit { base: content.text(), pieces, kinds: content.kinds, own: Vec::new() }
+        Edit { base: Some(content), ..Edit::default() }
     }
 
     /// Begins with the endpoints of a packed slice, which have their ordinals as ids.
     pub fn packed(packed: &Packed, namespace: &str, mode: Mode) -> Edit<'static> {
         let count = packed.records.len();
-        let (pieces, own) = (Vec::with_capacity(count), Vec::with_capacity(count * TYPICAL));
-        let mut edit = Edit { pieces, own, ..Edit::default() };
+        let (added, own) = (Vec::with_capacity(count), Vec::with_capacity(count * TYPICAL));
+        let mut edit = Edit { added, own, ..Edit::default() };
         for record in &packed.records {
             edit.push(record.ordinal, record, namespace, mode);
         }
@@ -143,78 +138,124 @@ impl<'a> Edit<'a> {
 
     /// Returns how many endpoints there are.
     pub fn len(&self) -> usize {
-        self.pieces.len()
+        self.before().len() - self.removed + self.added.len()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.len() == 0
     }
 
-    /// Returns how many bytes the endpoints take.
+    /// Returns a bound of how many bytes the endpoints take.
     pub fn text_len(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.end - piece.begin + 1).sum()
+        self.base.map_or(0, |base| base.text().len() + 1) + self.own.len()
     }
 
     /// Appends an endpoint.
     pub fn push(&mut self, id: u64, record: &Record, namespace: &str, mode: Mode) {
         let piece = self.write(id, record, namespace, mode);
-        self.pieces.push(piece);
+        self.added.push(piece);
     }
 
     /// Replaces an endpoint in its place.
     pub fn replace(&mut self, id: u64, record: &Record, namespace: &str, mode: Mode) {
-        let at = self.find(id);
-        self.kinds[self.pieces[at].kind] -= 1;
-        self.pieces[at] = self.write(id, record, namespace, mode);
+        let piece = self.write(id, record, namespace, mode);
+        match self.find(id) {
+            Ok(at) => drop(self.changed.insert(at, Some(piece))),
+            Err(at) => self.added[at] = piece,
+        }
     }
 
     /// Removes an endpoint; the order of the others stays.
     pub fn remove(&mut self, id: u64) {
-        let at = self.find(id);
-        self.kinds[self.pieces.remove(at).kind] -= 1;
+        match self.find(id) {
+            Ok(at) => {
+                self.changed.insert(at, None);
+                self.removed += 1;
+            }
+            Err(at) => drop(self.added.remove(at)),
+        }
+    }
+
+    fn before(&self) -> &'a [Entry] {
+        self.base.map_or(&[], |base| &base.entries)
     }
 
     fn write(&mut self, id: u64, record: &Record, namespace: &str, mode: Mode) -> Piece {
-        let (begin, kind) = (self.own.len(), kind(&record.conditions));
+        let begin = self.own.len();
         self.own.reserve(TYPICAL);
         record.write_json(namespace, mode, &mut self.own);
         self.own.push(b',');
-        self.kinds[kind] += 1;
-        Piece { id, begin, end: self.own.len() - 1, own: true, kind }
+        Piece { id, begin, end: self.own.len() - 1, kind: kind(&record.conditions) }
     }
 
-    fn find(&self, id: u64) -> usize {
-        self.pieces.iter().position(|piece| piece.id == id).expect("a member is in the slice of its place")
+    /// Returns the place of an endpoint in the base, or else among those added.
+    fn find(&self, id: u64) -> Result<usize, usize> {
+        match self.before().iter().position(|entry| entry.id == id) {
+            Some(at) => Ok(at),
+            None => Err(self.added.iter().position(|piece| piece.id == id).expect("a member is in the slice of its place")),
+        }
     }
 
     /// Writes the endpoints behind `head`, and `tail` behind them.
     pub fn finish(self, head: Vec<u8>, tail: impl FnOnce(&mut Vec<u8>)) -> Content {
-        let (begin, mut out) = (head.len(), head);
-        let mut entries = Vec::with_capacity(self.pieces.len());
-        // Neighbours are copied together, with the commas between them.
-        let mut rest = self.pieces.as_slice();
-        while let [first, ..] = rest {
-            let follows = |pair: &[Piece]| pair[0].own == pair[1].own && pair[0].end + 1 == pair[1].begin;
-            let count = 1 + rest.windows(2).take_while(|pair| follows(pair)).count();
-            let (run, others) = rest.split_at(count);
-            if out.len() > begin {
-                out.push(b',');
-            }
-            let at = out.len() - begin;
-            entries.extend(run.iter().map(|&Piece { id, end, kind, .. }| Entry { id, end: end - first.begin + at, kind }));
-            let text = if first.own { &self.own } else { self.base };
-            out.extend_from_slice(&text[first.begin..run[count - 1].end]);
-            rest = others;
+        let (before, kinds) = (self.before(), self.base.map_or(Kinds::default(), |base| base.kinds));
+        let entries = Vec::with_capacity(self.len());
+        let mut writer = Writer { begin: head.len(), out: head, entries, kinds };
+        let mut from = 0;
+        for (&at, piece) in &self.changed {
+            writer.copy(self.base, from..at);
+            writer.kinds[before[at].kind] -= 1;
+            piece.iter().for_each(|piece| writer.add(piece, &self.own));
+            from = at + 1;
         }
+        writer.copy(self.base, from..before.len());
+        self.added.iter().for_each(|piece| writer.add(piece, &self.own));
+        let Writer { mut out, entries, kinds, begin } = writer;
         tail(&mut out);
-        Content { entries, kinds: self.kinds, encoded: Encoded(Arc::new(out)), begin }
+        Content { entries, kinds, encoded: Encoded(Arc::new(out)), begin }
     }
 
     /// Writes the endpoints alone.
     pub fn content(self) -> Content {
         let head = Vec::with_capacity(self.text_len());
         self.finish(head, |_| {})
+    }
+}
+
+/// A text that is being made.
+struct Writer {
+    out: Vec<u8>,
+    begin: usize,
+    entries: Vec<Entry>,
+    kinds: Kinds,
+}
+
+impl Writer {
+    /// Returns where the next endpoint begins.
+    fn next(&mut self) -> usize {
+        if self.out.len() > self.begin {
+            self.out.push(b',');
+        }
+        self.out.len() - self.begin
+    }
+
+    /// Copies neighbours of the base together, with the commas between them; they are counted already.
+    fn copy(&mut self, base: Option<&Content>, range: Range<usize>) {
+        let Some(base) = base.filter(|_| !range.is_empty()) else { return };
+        let begin = if range.start == 0 { 0 } else { base.entries[range.start - 1].end + 1 };
+        let to = self.next();
+        let run = &base.entries[range];
+        self.entries.extend(run.iter().map(|entry| Entry { end: entry.end - begin + to, ..*entry }));
+        let end = run.last().expect("the range is not empty").end;
+        self.out.extend_from_slice(&base.text()[begin..end]);
+    }
+
+    fn add(&mut self, piece: &Piece, own: &[u8]) {
+        self.next();
+        self.out.extend_from_slice(&own[piece.begin..piece.end]);
+        self.entries.push(Entry { id: piece.id, end: self.out.len() - self.begin, kind: piece.kind });
+        self.kinds[piece.kind] += 1;
     }
 }
 

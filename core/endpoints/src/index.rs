@@ -76,7 +76,7 @@ struct Namespace {
     selectors: Selectors,
     shared: Shared,
     /// Which Service a managed slice belongs to.
-    owners: BTreeMap<Arc<str>, Arc<str>>,
+    owners: Names<Arc<str>>,
 }
 
 /// What pods of one workload have alike.
@@ -317,7 +317,7 @@ impl Index {
                 let there = namespace.services.iter().filter(|(_, entry)| entry.service.is_some());
                 listed(space, there.map(|(name, _)| name))
             }
-            Resource::Slices => listed(space, namespace.owners.keys()),
+            Resource::Slices => listed(space, namespace.owners.iter().map(|(name, _)| name)),
             Resource::Nodes => Vec::new(),
         };
         self.namespaces.iter().flat_map(of).collect()

@@ -3,13 +3,15 @@
 //! A uid that was seen deleted is forgotten at once: a late answer for it must not make the cache look old for ever
 //! (kubernetes/kubernetes#141592).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use crate::index::names::Names;
 
 /// What this instance wrote, and what it knows to be gone.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     /// The generation of the last own write of each uid.
-    written: BTreeMap<String, i64>,
+    written: Names<i64>,
     /// Own deletes that the cache has not shown yet.
     deleting: BTreeSet<String>,
     /// Seen deleted since the last sync began; answers and events for these mean nothing.
@@ -24,7 +26,7 @@ impl Tracker {
         }
         match self.written.get_mut(uid) {
             Some(written) => *written = generation,
-            None => drop(self.written.insert(uid.to_owned(), generation)),
+            None => drop(self.written.insert(uid.into(), generation)),
         }
     }
 
@@ -84,7 +86,7 @@ impl Tracker {
 
     /// Returns whether a cache with these slices (uid, generation, being deleted) lacks own writes.
     pub fn stale<'a>(&self, cache: impl IntoIterator<Item = (&'a str, i64, bool)>) -> bool {
-        let mut missing: BTreeSet<&str> = self.written.keys().map(String::as_str).collect();
+        let mut missing: BTreeSet<&str> = self.written.iter().map(|(uid, _)| &**uid).collect();
         for (uid, generation, deleting) in cache {
             if self.deleting.contains(uid) && !deleting {
                 return true;

@@ -31,13 +31,29 @@ impl<V> Names<V> {
         self.map.get(&key).map(|(_, value)| value)
     }
 
+    /// Returns a name as it is kept.
+    pub(crate) fn kept(&self, name: &str) -> Option<&Arc<str>> {
+        let key = self.find(digest(name), name).ok()?;
+        self.map.get(&key).map(|(name, _)| name)
+    }
+
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut V> {
         let key = self.find(digest(name), name).ok()?;
         self.map.get_mut(&key).map(|(_, value)| value)
     }
 
-    pub(crate) fn insert(&mut self, name: Arc<str>, value: V) {
-        self.insert_as(digest(&name), name, value);
+    /// Sets the value of a name; returns the one it had.
+    pub(crate) fn insert(&mut self, name: Arc<str>, value: V) -> Option<V> {
+        self.insert_as(digest(&name), name, value)
+    }
+
+    /// Returns the value of a name, which is made if there is none.
+    pub(crate) fn get_or_default(&mut self, name: &Arc<str>) -> &mut V
+    where
+        V: Default,
+    {
+        let (Ok(key) | Err(key)) = self.find(digest(name), name);
+        &mut self.map.entry(key).or_insert_with(|| (Arc::clone(name), V::default())).1
     }
 
     /// Takes a name out; returns it as it was kept, and its value.
@@ -51,6 +67,10 @@ impl<V> Names<V> {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut V)> {
         self.map.values_mut().map(|(name, value)| (&*name, value))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -69,9 +89,9 @@ impl<V> Names<V> {
         Err(key)
     }
 
-    fn insert_as(&mut self, digest: u64, name: Arc<str>, value: V) {
+    fn insert_as(&mut self, digest: u64, name: Arc<str>, value: V) -> Option<V> {
         let (Ok(key) | Err(key)) = self.find(digest, &name);
-        self.map.insert(key, (name, value));
+        self.map.insert(key, (name, value)).map(|(_, replaced)| replaced)
     }
 
     fn remove_as(&mut self, digest: u64, name: &str) -> Option<(Arc<str>, V)> {
@@ -107,12 +127,14 @@ mod tests {
     #[test]
     fn a_name_is_found_until_it_is_taken_out() {
         let mut names: Names<u32> = (0..100).map(|number| (format!("web-{number}").into(), number)).collect();
-        names.insert("web-7".into(), 1007);
+        assert_eq!(names.insert("web-7".into(), 1007), Some(7));
         *names.get_mut("web-8").unwrap() += 1000;
         assert_eq!((names.get("web-7"), names.get("web-8"), names.get("web-100")), (Some(&1007), Some(&1008), None));
         assert_eq!(names.remove("web-7").map(|(_, value)| value), Some(1007));
         assert!(names.remove("web-7").is_none() && names.get_mut("web-7").is_none() && names.get("web-7").is_none());
-        assert_eq!((names.iter().count(), names.is_empty()), (99, false));
+        assert_eq!((names.iter().count(), names.len(), names.is_empty()), (99, 99, false));
+        assert_eq!((*names.get_or_default(&"web-7".into()), *names.get_or_default(&"web-9".into())), (0, 9));
+        assert_eq!((names.kept("web-7").map(|name| &**name), names.kept("web-100")), (Some("web-7"), None));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Nodes and the pods on them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::index::names::Names;
 use crate::membership::NodeFact;
 
 /// A pod, by namespace and name.
@@ -11,7 +12,7 @@ pub(crate) type PodKey = (Arc<str>, Arc<str>);
 /// The nodes that are known, and which pods are on which node, known or not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nodes {
-    nodes: BTreeMap<Arc<str>, Node>,
+    nodes: Names<Node>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +33,7 @@ impl Nodes {
 
     /// Takes a node; returns whether it is new and whether its zone changed.
     pub(crate) fn apply(&mut self, name: &str, zone: Option<&str>) -> (bool, bool) {
-        let node = self.nodes.entry(name.into()).or_default();
+        let node = self.nodes.get_or_default(&name.into());
         let (added, changed) = (!node.known, node.zone.as_deref() != zone);
         node.known = true;
         if changed {
@@ -64,10 +65,10 @@ impl Nodes {
         if node.is_empty() {
             return;
         }
-        if let Some((name, _)) = self.nodes.get_key_value(&**node) {
+        if let Some(name) = self.nodes.kept(node) {
             *node = Arc::clone(name);
         }
-        self.nodes.entry(Arc::clone(node)).or_default().pods.insert(pod);
+        self.nodes.get_or_default(node).pods.insert(pod);
     }
 
     /// Notes that a pod is no longer on a node.

@@ -49,7 +49,7 @@ impl Entry {
     }
 
     fn planned(&self, service: &ServiceRecord, desired: &Desired, scope: &Scope<'_>) -> Plan {
-        let stored: Vec<_> = self.slices.iter().map(|(_, slice)| (slice, slice.body.endpoints())).collect();
+        let stored: Vec<_> = self.slices.sorted().into_iter().map(|slice| (slice, slice.body.endpoints())).collect();
         let observed: Vec<Observed<'_>> = stored
             .iter()
             .map(|(slice, endpoints)| Observed {

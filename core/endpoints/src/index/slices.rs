@@ -1,19 +1,19 @@
 //! The slices of one Service as the controller compares with them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::endpointslice::Endpoint;
 use api::{EndpointSlice, ObjectMeta};
 
 use crate::content::{Content, Kinds, kind};
+use crate::index::names::Names;
 use crate::ports::Ports;
 
 /// The slices of a Service, and how many of their endpoints are in which state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slices {
-    by_name: BTreeMap<Arc<str>, StoredSlice>,
+    by_name: Names<StoredSlice>,
     published: Kinds,
 }
 
@@ -22,8 +22,11 @@ impl Slices {
         self.by_name.get(name)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &StoredSlice)> {
-        self.by_name.iter()
+    /// Returns the slices, ascending name.
+    pub(crate) fn sorted(&self) -> Vec<&StoredSlice> {
+        let mut slices: Vec<_> = self.by_name.iter().collect();
+        slices.sort_unstable_by_key(|(name, _)| *name);
+        slices.into_iter().map(|(_, slice)| slice).collect()
     }
 
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut StoredSlice> {
@@ -47,7 +50,7 @@ impl Slices {
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<StoredSlice> {
-        let removed = self.by_name.remove(name)?;
+        let (_, removed) = self.by_name.remove(name)?;
         self.unpublish(&removed.kinds);
         Some(removed)
     }
