@@ -13,6 +13,7 @@ use runtime::Clock;
 
 use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
 use crate::error::Failure;
+use crate::metrics::Serving;
 use crate::profile::RolloutArgs;
 use crate::{block_on, signals, start_logging};
 
@@ -35,6 +36,9 @@ pub(crate) struct ControllersArgs {
     /// Start although another controller wrote EndpointSlices within the last minute
     #[arg(long)]
     force: bool,
+    /// Where /metrics and /healthz are served, over plain HTTP; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    metrics_addr: std::net::SocketAddr,
     /// Switch features on or off, for example EndpointSliceTerminatingCondition=false
     #[arg(long, value_name = "A=true,B=false", default_value = "", env = "LIFESIGN_FEATURE_GATES")]
     feature_gates: api::FeatureGates,
@@ -93,6 +97,9 @@ impl ControllersArgs {
         } else {
             None
         };
+        let mut registry = Registry::default();
+        let metrics = controllers::Metrics::register(&mut registry);
+        let serving = Serving::start(self.metrics_addr, registry).await?;
         let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let config = ControllersConfig {
@@ -105,14 +112,14 @@ impl ControllersArgs {
                 .then(|| nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: own.then_some(controllers::profile::Config { options, tolerations: None }),
             markers: true,
-            metrics: controllers::Metrics::register(&mut Registry::default()),
+            metrics,
             on_ready: None,
         };
         let mut rng = Rng::new(crate::apiserver::random_seed()?);
         let identity = format!("{host}_{:016x}", rng.next_u64());
         let place = Place { namespace: self.leader_elect_resource_namespace, name: self.leader_elect_resource_name };
         let settings = leader::Settings::new(&identity);
-        eprintln!("waiting to lead on Kubernetes {version} as {identity}");
+        eprintln!("waiting to lead on Kubernetes {version} as {identity}; metrics on http://{}/metrics", serving.address());
         let work = |stop| {
             eprintln!("leading");
             controllers::run(config, stop)

@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod kubeconfig;
 mod manifests;
+mod metrics;
 mod output;
 mod profile;
 mod progress;
