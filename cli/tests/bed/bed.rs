@@ -155,10 +155,27 @@ impl Bed {
         });
     }
 
+    /// Returns what the clock of the plane says now, in whole seconds: what the API server writes on a new object.
+    pub(crate) fn now(&self) -> i64 {
+        let object = self.call("POST", "/api/v1/namespaces/default/configmaps", &json!({"metadata": {"generateName": "now-"}}));
+        seconds(&object["metadata"]["creationTimestamp"])
+    }
+
+    /// Returns for how many seconds the plane has not heard a node.
+    pub(crate) fn silence(&self, node: &str) -> f64 {
+        let answer = self.runtime.block_on(self.client.call("GET", "/metrics", &Value::Null)).expect("an answer");
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let name = format!("lifesign_node_heartbeat_age_seconds{{node=\"{node}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.and_then(|age| age.parse().ok()).unwrap_or_else(|| panic!("no {name:?} in\n{text}"))
+    }
+
     /// Runs a pod on a node and waits until it is ready.
-    pub(crate) fn run_pod(&self, name: &str, node: &str) {
+    pub(crate) fn run_pod(&self, name: &str, node: &str, tolerations: &[Value]) {
         let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
-        let spec = json!({"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]});
+        let spec = json!({
+            "nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container], "tolerations": tolerations,
+        });
         self.call("POST", PODS, &json!({"metadata": {"name": name}, "spec": spec}));
         self.until(&format!("{name} is ready"), || {
             (condition(&self.get(&format!("{PODS}/{name}")), "Ready") == "True").then_some(())
@@ -186,9 +203,19 @@ impl Bed {
 
 /// Returns the status of a condition, or nothing.
 pub(crate) fn condition(object: &Value, type_: &str) -> String {
+    condition_of(object, type_)["status"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns a condition, or null.
+pub(crate) fn condition_of(object: &Value, type_: &str) -> Value {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let found = conditions.into_iter().find(|condition| condition["type"] == type_);
-    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default().to_owned()
+    conditions.into_iter().find(|condition| condition["type"] == type_).cloned().unwrap_or_default()
+}
+
+/// Returns the whole seconds of a time of the API.
+pub(crate) fn seconds(time: &Value) -> i64 {
+    let time: api::Timestamp = serde_json::from_value(time.clone()).unwrap_or_else(|error| panic!("{time}: {error}"));
+    time.0.as_secs()
 }
 
 impl Drop for Bed {
