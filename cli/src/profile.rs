@@ -4,10 +4,12 @@ mod api;
 mod get;
 mod plan;
 mod recommend;
+mod retolerate;
 mod rollout;
 mod set;
 mod simulate;
 mod table;
+mod uninstall;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -36,6 +38,8 @@ enum Command {
     Retry(set::RetryArgs),
     Simulate(simulate::SimulateArgs),
     Recommend(recommend::RecommendArgs),
+    Retolerate(retolerate::RetolerateArgs),
+    Uninstall(uninstall::UninstallArgs),
 }
 
 impl ProfileArgs {
@@ -50,6 +54,8 @@ impl ProfileArgs {
             Command::Retry(args) => args.run(),
             Command::Simulate(args) => args.run(),
             Command::Recommend(args) => args.run(),
+            Command::Retolerate(args) => args.run(),
+            Command::Uninstall(args) => args.run(),
         }
     }
 }

@@ -79,6 +79,11 @@ impl Api {
         items.into_iter().map(read).collect()
     }
 
+    /// Changes an object.
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value, kube::Error> {
+        self.call(Method::PATCH, path, patch).await
+    }
+
     /// Changes the object `cluster`; one that is missing is made.
     pub(super) async fn change(&self, patch: Value) -> Result<ConfigNode, Failure> {
         let answer = match self.call(Method::PATCH, CLUSTER, &patch).await {

@@ -68,12 +68,17 @@ impl SetArgs {
             if !self.wait {
                 return Ok(());
             }
-            let generation = profiles::status::generation(&cluster.metadata);
-            tokio::time::timeout(self.timeout, wait(&api, &self.profile, &generation))
-                .await
-                .unwrap_or_else(|_| Err(Failure::no("not in force yet").hint("look at `lifesign profile status`")))
+            wait_for(&api, &self.profile, &cluster, self.timeout).await
         })
     }
+}
+
+/// Waits until what `cluster` asks for is in force everywhere, but not for ever.
+pub(super) async fn wait_for(api: &Api, wanted: &str, cluster: &ConfigNode, timeout: Duration) -> Result<(), Failure> {
+    let generation = profiles::status::generation(&cluster.metadata);
+    tokio::time::timeout(timeout, wait(api, wanted, &generation))
+        .await
+        .unwrap_or_else(|_| Err(Failure::no("not in force yet").hint("look at `lifesign profile status`")))
 }
 
 /// Waits until a wish is in force everywhere, telling what happens.
