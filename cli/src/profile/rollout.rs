@@ -18,6 +18,9 @@ pub(crate) struct RolloutArgs {
     /// The grace of the latency profile Default, 40s to 60s
     #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = default_grace)]
     default_node_monitor_grace_period: Duration,
+    /// Let the annotation lifesign.dev/worker-latency-profile give a node a heartbeat and a grace of its own
+    #[arg(long)]
+    per_node_latency_profiles: bool,
 }
 
 impl RolloutArgs {
@@ -27,6 +30,7 @@ impl RolloutArgs {
             progress_deadline: self.profile_progress_deadline,
             max_unavailable: self.profile_max_unavailable,
             default_grace: self.default_node_monitor_grace_period,
+            per_node: self.per_node_latency_profiles,
         }
     }
 }

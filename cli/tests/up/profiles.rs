@@ -151,3 +151,20 @@ fn the_lease_of_a_node_belongs_to_it_and_both_come_back_when_the_node_is_deleted
         up.wait_for("/api/v1/nodes", name, "registered again", |again| again["metadata"]["uid"] != node["metadata"]["uid"]);
     up.wait_for(LEASES, name, "owned by the new node", |lease| owner(lease) == again["metadata"]["uid"]);
 }
+
+#[test]
+fn a_node_may_have_a_profile_of_its_own_where_the_plane_allows_it() {
+    let up = Up::start_in(&["--per-node-latency-profiles"], &[("LIFESIGN_CLOCK_SPEED", "10")]);
+    up.wait_for(CLUSTERS, "cluster", "complete with no profile", |cluster| complete(cluster, "ProfileEmpty"));
+    let name = up.get("/api/v1/nodes")["items"][0]["metadata"]["name"].as_str().expect("a name").to_owned();
+    let own = |profile: Value| {
+        let patch = json!({"metadata": {"annotations": {"lifesign.dev/worker-latency-profile": profile}}});
+        assert_eq!(up.call("PATCH", &format!("/api/v1/nodes/{name}"), &patch).0, 200);
+    };
+    own(json!("LowUpdateSlowReaction"));
+    up.wait_for(LEASES, &name, "as slow as its own profile", |lease| lease["spec"]["leaseDurationSeconds"] == 240);
+    let cluster = up.get(CLUSTER);
+    assert!(complete(&cluster, "ProfileEmpty"), "the profile of the others is what it was: {cluster:#}");
+    own(Value::Null);
+    up.wait_for(LEASES, &name, "like the others again", |lease| lease["spec"]["leaseDurationSeconds"] == 40);
+}

@@ -38,6 +38,8 @@ pub const ANNOTATION_NOT_READY_SECONDS: &str = "lifesign.dev/default-not-ready-t
 pub const ANNOTATION_UNREACHABLE_SECONDS: &str = "lifesign.dev/default-unreachable-toleration-seconds";
 /// Carrier of a step on a *core* Node (standalone): the heartbeat interval of its agent.
 pub const ANNOTATION_UPDATE_FREQUENCY: &str = "lifesign.dev/node-status-update-frequency";
+/// On a core Node, where a plane allows it: the profile whose heartbeat and grace this node has, whatever the others have.
+pub const ANNOTATION_NODE_PROFILE: &str = "lifesign.dev/worker-latency-profile";
 
 /// The configuration of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

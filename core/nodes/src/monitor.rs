@@ -196,7 +196,7 @@ impl Monitor {
         let workers_only = self.workers >= evaluate::BASE_OF_WORKERS;
         let node = self.nodes[id.0 as usize].as_mut().expect("the handle of a node that is there");
         node.last_seen = node.last_seen.max(now); // it may have been heard ahead
-        node.set_grace(self.config.grace, &self.config); // a lower grace applies from the next heartbeat on: this one
+        node.take_grace(&self.config); // a lower grace applies from the next heartbeat on: this one
         if node.in_base(workers_only) {
             self.heard_until = self.heard_until.map(|until| until.max(node.quiet_until()));
         }
@@ -231,7 +231,8 @@ impl Monitor {
         }
         let workers_only = self.workers >= evaluate::BASE_OF_WORKERS;
         let node = self.nodes[id.0 as usize].as_mut().expect("the handle of a node that is there");
-        let steady = node.ready == Some(Ready::True) && node.grace == self.config.grace && node.in_base(workers_only);
+        let steady =
+            node.ready == Some(Ready::True) && node.grace == node.wanted_grace(&self.config) && node.in_base(workers_only);
         if !steady || node.expiry() < at || node.quiet_until() < at {
             return false;
         }

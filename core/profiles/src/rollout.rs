@@ -6,6 +6,7 @@
 //! a carrier that differs from the value in use.
 
 mod observe;
+pub mod own;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -45,11 +46,13 @@ pub struct Options {
     pub max_unavailable: usize,
     /// The grace that `Default` means.
     pub default_grace: Duration,
+    /// Whether a Node may have a profile of its own; see [`own`].
+    pub per_node: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { progress_deadline: PROGRESS_DEADLINE, max_unavailable: 1, default_grace: DEFAULT_GRACE }
+        Options { progress_deadline: PROGRESS_DEADLINE, max_unavailable: 1, default_grace: DEFAULT_GRACE, per_node: false }
     }
 }
 
@@ -121,6 +124,17 @@ impl Rollout {
 
     /// Looks at the world. Make the writes come true (or fail) before the next look.
     pub fn look(&mut self, now: Time, world: &World<'_>) -> Turn {
+        if !self.options.per_node || !world.nodes.values().any(|node| own::profile(node).is_some()) {
+            return self.look_at_fleet(now, world);
+        }
+        let (fleet, mut writes) = own::set_apart(world.nodes);
+        let mut turn = self.look_at_fleet(now, &World { nodes: &fleet, ..*world });
+        writes.append(&mut turn.writes);
+        Turn { writes, ..turn }
+    }
+
+    /// Looks at the nodes that have no profile of their own.
+    fn look_at_fleet(&mut self, now: Time, world: &World<'_>) -> Turn {
         let Some(cluster) = world.cluster else {
             // The conditions need a place; a missing object means the same as this one.
             return Turn { writes: vec![writes::create_cluster()], again_at: Some(now + LOOK), ..Turn::default() };

@@ -104,7 +104,9 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
     }
     if let Some(config) = node_lifecycle {
         let (sender, grace) = watch::channel(config.grace);
-        team.start("node-controller", |context| node_lifecycle::run(context, config, sender, metrics.node_lifecycle));
+        let options = profile.as_ref().map(|profile| profile.options);
+        let per_node = options.filter(|options| options.per_node).map(|options| options.default_grace);
+        team.start("node-controller", |context| node_lifecycle::run(context, config, per_node, sender, metrics.node_lifecycle));
         if let Some(config) = profile {
             team.start("latency-profile-controller", |context| profile::run(context, config, grace, metrics.profile));
         }

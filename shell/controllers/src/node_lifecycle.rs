@@ -60,10 +60,18 @@ struct Controller {
     due: BTreeMap<Arc<str>, Time>,
     metrics: Metrics,
     requests: JoinSet<Done>,
+    per_node: Option<Duration>,
 }
 
-/// Runs the controller until told to stop; `grace` is told the grace in use.
-pub async fn run(mut context: Context, config: monitor::Config, grace: watch::Sender<Duration>, metrics: Metrics) {
+/// Runs the controller until told to stop; `grace` is told the grace in use. `per_node` is the grace of Default where nodes may
+/// have a profile of their own.
+pub async fn run(
+    mut context: Context,
+    config: monitor::Config,
+    per_node: Option<Duration>,
+    grace: watch::Sender<Duration>,
+    metrics: Metrics,
+) {
     metrics.use_clock(&context.clock);
     let client = context.client.clone();
     let plain = watcher::Config::default;
@@ -80,6 +88,7 @@ pub async fn run(mut context: Context, config: monitor::Config, grace: watch::Se
         due: BTreeMap::new(),
         metrics,
         requests: JoinSet::new(),
+        per_node,
     };
     let mut synced = [false; 3];
     loop {
@@ -141,7 +150,8 @@ impl Controller {
 
     fn tell_node(&mut self, context: &Context, node: Node) {
         let name: Arc<str> = node.metadata.name.as_str().into();
-        let (facts, told) = (NodeFacts::read(&node), eviction::Input::node(&node));
+        let (mut facts, told) = (NodeFacts::read(&node), eviction::Input::node(&node));
+        facts.grace = self.per_node.and_then(|default_grace| profiles::rollout::own::grace(&node, default_grace));
         self.nodes.insert(name, node);
         self.step_monitor(context, Some(monitor::Input::Node(facts)));
         self.step_evictor(context, Some(told));

@@ -83,6 +83,13 @@ impl Monitor {
                 self.enqueue(id, since);
             }
         }
+        if self.node(id).own_grace != facts.grace {
+            let config = self.config;
+            let node = self.node_mut(id);
+            node.own_grace = facts.grace;
+            node.raise_grace(&config);
+            self.watch(id);
+        }
         let all_stop = self.full_disruption;
         let node = self.node_mut(id);
         node.keep = facts.keep;
@@ -148,8 +155,7 @@ impl Monitor {
         for id in self.ids() {
             let node = self.node_mut(id);
             // Raised: also for the current silence. Lowered: not before the node is heard again.
-            node.grace = node.grace.max(config.grace);
-            node.measure(&config);
+            node.raise_grace(&config);
             self.watch(id);
             self.touch(id);
         }

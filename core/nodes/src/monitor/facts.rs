@@ -67,6 +67,8 @@ pub struct NodeFacts {
     pub control_plane: bool,
     /// Whether silence never drives its pods out.
     pub keep: bool,
+    /// A grace of its own in place of that of the settings.
+    pub grace: Option<Duration>,
     /// Its condition Ready, if it has one.
     pub ready: Option<ReadyFacts>,
     /// Its health taints.
@@ -83,12 +85,13 @@ impl NodeFacts {
             excluded: false,
             control_plane: false,
             keep: false,
+            grace: None,
             ready: None,
             taints: Vec::new(),
         }
     }
 
-    /// Reads a node.
+    /// Reads a node. A grace of its own is for the caller to add: not every plane allows one.
     pub fn read(node: &Node) -> NodeFacts {
         let labels = &node.metadata.labels;
         let label = |key: &str| labels.get(key).map_or("", String::as_str);
@@ -100,6 +103,7 @@ impl NodeFacts {
             excluded: labels.contains_key(LABEL_EXCLUDE_DISRUPTION),
             control_plane: labels.contains_key(LABEL_CONTROL_PLANE),
             keep: node.metadata.annotations.get(ANNOTATION_OFFLINE_POLICY).is_some_and(|policy| policy == "Keep"),
+            grace: None,
             ready: ready.map(|condition| ReadyFacts {
                 status: match condition.status.as_str() {
                     "True" => Ready::True,

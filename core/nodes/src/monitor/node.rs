@@ -28,6 +28,8 @@ pub(super) struct Node {
     /// Whether the node has ever posted a status.
     pub(super) posted: bool,
     pub(super) last_seen: Time,
+    /// A grace of its own in place of that of the settings.
+    pub(super) own_grace: Option<Duration>,
     /// The grace in use: raised at once, lowered with the next heartbeat.
     pub(super) grace: Duration,
     pub(super) lease: Option<LeaseFacts>,
@@ -62,7 +64,8 @@ impl Node {
             observed: facts.ready,
             posted: facts.ready.is_some_and(|ready| !ready.never_updated),
             last_seen: now,
-            grace: config.grace,
+            own_grace: facts.grace,
+            grace: facts.grace.unwrap_or(config.grace),
             lease: None,
             lease_duration: None,
             patience_us: 0,
@@ -100,12 +103,25 @@ impl Node {
         Time::from_micros(self.last_seen.as_micros().saturating_add(self.quiet_us))
     }
 
-    /// Judges the node by another grace.
-    pub(super) fn set_grace(&mut self, grace: Duration, config: &Config) {
+    /// Returns the grace that the node is to be judged by from its next heartbeat on.
+    #[inline]
+    pub(super) fn wanted_grace(&self, config: &Config) -> Duration {
+        self.own_grace.unwrap_or(config.grace)
+    }
+
+    /// Judges the node by the grace that is wanted.
+    pub(super) fn take_grace(&mut self, config: &Config) {
+        let grace = self.wanted_grace(config);
         if self.grace != grace {
             self.grace = grace;
             self.measure(config);
         }
+    }
+
+    /// Judges the node by the grace that is wanted if it is longer: a shorter one waits for the next heartbeat.
+    pub(super) fn raise_grace(&mut self, config: &Config) {
+        self.grace = self.grace.max(self.wanted_grace(config));
+        self.measure(config);
     }
 
     /// Returns whether the isolation guard listens to the node.

@@ -124,3 +124,36 @@ fn unknown_conditions_keep_the_heartbeat_and_leave_the_network_alone() {
     assert_eq!(written[1].last_heartbeat_time, Some(Timestamp(at(1))));
     assert_eq!(unknown_conditions(&written, None, UnknownReason::StoppedPosting, at(100)), []);
 }
+
+#[test]
+fn a_node_with_a_grace_of_its_own_is_judged_by_it_and_by_the_common_one_afterwards() {
+    let own = |heartbeat: i64, grace: Option<u64>| {
+        Input::Node(NodeFacts { grace: grace.map(Duration::from_secs), ..facts("a", Ready::True, heartbeat) })
+    };
+    let mut monitor = Monitor::new(Config::default(), Time::ZERO);
+    tell(&mut monitor, 0, own(0, None));
+    let mut clock = 0;
+    // The other one is heard all the time, so that nobody thinks of isolation.
+    let mut until = |monitor: &mut Monitor, end: i64| {
+        while clock < end {
+            clock += 5;
+            tell(monitor, clock, Input::Node(facts("b", Ready::True, clock)));
+        }
+        monitor.ready(monitor.id("a").expect("it is there"))
+    };
+    // Raised in the middle of a silence: it counts for that one.
+    until(&mut monitor, 30);
+    tell(&mut monitor, 30, own(0, Some(120)));
+    assert_eq!(until(&mut monitor, 60), Some(Ready::True), "longer than the common grace");
+    // A change of the common grace does not touch it.
+    tell(&mut monitor, 60, Input::Configure(Config { grace: Duration::from_secs(50), ..Config::default() }));
+    assert_eq!(until(&mut monitor, 120), Some(Ready::True));
+    assert_eq!(until(&mut monitor, 125), Some(Ready::Unknown), "but not than its own");
+    // Heard again; the own grace goes, which counts from the next heartbeat on.
+    tell(&mut monitor, 125, own(125, Some(120)));
+    tell(&mut monitor, 125, own(125, None));
+    assert_eq!(until(&mut monitor, 200), Some(Ready::True), "lowered: not for a silence that has begun");
+    tell(&mut monitor, 200, own(200, None));
+    assert_eq!(until(&mut monitor, 250), Some(Ready::True));
+    assert_eq!(until(&mut monitor, 255), Some(Ready::Unknown), "fifty seconds are the common grace");
+}

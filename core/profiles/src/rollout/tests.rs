@@ -343,6 +343,39 @@ fn a_node_that_joins_later_is_brought_to_the_profile() {
 }
 
 #[test]
+fn a_node_with_a_profile_of_its_own_keeps_it_whatever_the_others_get_and_joins_them_without_it() {
+    let mut plane = idle(3);
+    plane.rollout = Rollout::new(Options { per_node: true, ..Options::default() });
+    let annotate = |plane: &mut Plane, value: Value| {
+        let patch = json!({"metadata": {"annotations": {api::config_node::ANNOTATION_NODE_PROFILE: value}}});
+        merge(plane.nodes.get_mut("n1").expect("a node"), &patch);
+    };
+    let lease = |plane: &Plane, name: &str| plane.leases[name].as_secs();
+    annotate(&mut plane, json!("LowUpdateSlowReaction"));
+    plane.finish();
+    assert_eq!([lease(&plane, "n0"), lease(&plane, "n1")], [40, 240], "nobody else has changed");
+    plane.want("MediumUpdateAverageReaction");
+    plane.finish();
+    assert_eq!(["n0", "n1", "n2"].map(|name| lease(&plane, name)), [80, 240, 80]);
+    assert_eq!(plane.all("Complete"), complete("ProfileUpdated"), "its heartbeat is not missed");
+    annotate(&mut plane, Value::Null);
+    // Like any node that joins with a slow heartbeat: the grace is raised for it first.
+    plane.run_for(300);
+    assert_eq!((lease(&plane, "n1"), plane.grace.as_secs()), (80, 120));
+    assert_eq!(plane.all("Complete"), complete("ProfileUpdated"));
+}
+
+#[test]
+fn where_nodes_may_have_no_profile_of_their_own_the_annotation_means_nothing() {
+    let mut plane = idle(1);
+    let own = json!({"metadata": {"annotations": {api::config_node::ANNOTATION_NODE_PROFILE: "LowUpdateSlowReaction"}}});
+    merge(plane.nodes.get_mut("n0").expect("a node"), &own);
+    plane.want("MediumUpdateAverageReaction");
+    plane.finish();
+    assert_eq!(plane.leases["n0"].as_secs(), 80);
+}
+
+#[test]
 fn pods_with_old_defaults_are_counted_and_own_tolerations_are_not() {
     let pod = |seconds: i64, operator: &str| -> Pod {
         let toleration = json!({"key": "node.kubernetes.io/unreachable", "operator": operator, "effect": "NoExecute",
