@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn whoever_looks_for_a_free_range_does_not_keep_an_agent_from_coming_back_to_its_own() {
-        let block = block(9);
+        let block = block(10);
         let _shim = hold(&block.to_string(), "mine").unwrap();
         std::thread::scope(|scope| {
             let looking = scope.spawn(|| (0..300).for_each(|_| drop(Claim::of(block, |_| false))));
