@@ -4,6 +4,8 @@
 pub mod client;
 pub mod diff;
 #[cfg(feature = "plane")]
+pub mod kubectl;
+#[cfg(feature = "plane")]
 pub mod link;
 #[cfg(feature = "odd")]
 pub mod odd;

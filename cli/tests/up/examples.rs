@@ -1,7 +1,9 @@
-//! The examples of the repository, as their pages tell it. Every step names what the page says to type.
+//! The examples of the repository, as their pages tell it: every step types what the page says to type. What kubectl would
+//! do is asked of the API instead where kubectl is not installed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -15,16 +17,19 @@ const MARKERS: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/default/podprobe
 const NODE_POD_PROBES: &str = "/apis/apps.kruise.io/v1alpha1/nodepodprobes";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const COST_PATH: &str = r"{.metadata.annotations.controller\.kubernetes\.io/pod-deletion-cost}";
 
 /// An example with its page, on a plane. Only its folder is another: several may run at once on one machine.
 struct Example {
     up: Up,
+    name: &'static str,
     page: String,
     folder: TempDir,
+    kubectl: bool,
 }
 
 impl Example {
-    fn start(name: &str) -> Example {
+    fn start(name: &'static str) -> Example {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let read = |path: PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let page = read(root.join(format!("docs/{name}.md")));
@@ -35,14 +40,39 @@ impl Example {
         let path = folder.path().join("example.yaml");
         let manifest = manifest.replace("/tmp/lifesign-demo", demo.to_str().expect("text"));
         std::fs::write(&path, manifest).expect("a file");
-        let example = Example { up: Up::start_with(&["-f", path.to_str().expect("text")]), page, folder };
-        example.typed(&format!("lifesign up -f examples/{name}.yaml"));
+        let up = Up::start_with(&["-f", path.to_str().expect("text")]);
+        let example = Example { up, name, page, folder, kubectl: testkit::kubectl::is_installed() };
+        example.is_told(&format!("lifesign up -f examples/{name}.yaml"));
         example
     }
 
-    /// The reader types this now.
-    fn typed(&self, command: &str) {
+    fn is_told(&self, command: &str) {
         assert!(self.page.contains(&format!("`{command}`")), "the page does not say to type {command:?}");
+    }
+
+    /// Types what the page says and returns what is printed; `None`: it needs kubectl, which is not installed.
+    fn types(&self, command: &str) -> Option<String> {
+        self.types_with(command, ("", ""))
+    }
+
+    /// Types what the page says, with one word replaced as the page tells the reader to.
+    fn types_with(&self, command: &str, (word, instead): (&str, &str)) -> Option<String> {
+        self.is_told(command);
+        if command.starts_with("kubectl") && !self.kubectl {
+            return None;
+        }
+        let folder = self.folder.path().to_str().expect("text");
+        let mut line = command.replace(&format!("examples/{}.yaml", self.name), &format!("{folder}/example.yaml"));
+        line = line.replace("/tmp/lifesign-demo", &format!("{folder}/demo"));
+        if !word.is_empty() {
+            line = line.replace(word, instead);
+        }
+        let shell =
+            Command::new("sh").args(["-c", &line]).env("KUBECONFIG", self.up.plane.kubeconfig()).env("HOME", folder).output();
+        let output = shell.expect("a shell starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{line}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+        Some(text)
     }
 
     fn path(&self, of: &str) -> PathBuf {
@@ -75,6 +105,11 @@ impl Example {
     }
 }
 
+/// Returns the last cell of every line.
+fn last_column(table: &str) -> Vec<&str> {
+    table.lines().filter_map(|line| line.split_whitespace().last()).collect()
+}
+
 fn label<'a>(pod: &'a Value, key: &str) -> &'a str {
     pod["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
@@ -87,14 +122,18 @@ fn cost(pod: &Value) -> &str {
 fn idle_game_servers_are_marked_and_follow_their_matches() {
     let example = Example::start("game-server-idle");
     let idle = |pod: &Value, is: &str| label(pod, "gameserver-idle") == is;
-    example.typed("kubectl get pods -L gameserver-idle");
     for name in ["game-a", "game-b", "game-c"] {
         let pod = example.pod(name, "idle", |pod| idle(pod, "true") && cost(pod) == "-10");
         assert_eq!(pod["status"]["containerStatuses"][0]["started"], true, "it was not asked before it was up");
     }
+    if let Some(table) = example.types("kubectl get pods -L gameserver-idle") {
+        assert_eq!(last_column(&table), ["GAMESERVER-IDLE", "true", "true", "true"], "{table}");
+    }
+    if let Some(cost) = example.types(&format!("kubectl get pod game-b -o jsonpath='{COST_PATH}'")) {
+        assert_eq!(cost, "-10");
+    }
 
-    example.typed("touch /tmp/lifesign-demo/game-b/match");
-    std::fs::write(example.path("game-b/match"), "").expect("a file");
+    example.types("touch /tmp/lifesign-demo/game-b/match");
     let pod = example.pod("game-b", "busy", |pod| {
         idle(pod, "false")
             && cost(pod) == "10"
@@ -104,7 +143,13 @@ fn idle_game_servers_are_marked_and_follow_their_matches() {
     for name in ["game-a", "game-c"] {
         assert!(idle(&example.up.get(&format!("{PODS}/{name}")), "true"));
     }
-    example.typed("kubectl get events --field-selector involvedObject.name=game-b");
+    if let Some(table) = example.types("kubectl get pods -L gameserver-idle") {
+        assert_eq!(last_column(&table), ["GAMESERVER-IDLE", "true", "false", "true"], "{table}");
+    }
+    let message = r#"kubectl get pod game-b -o jsonpath='{.status.conditions[?(@.type=="game.io/idle")].message}'"#;
+    if let Some(message) = example.types(message) {
+        assert_eq!(message, "match running\n");
+    }
     for reason in ["KruiseProbeSucceeded", "KruiseProbeFailed"] {
         let path = "/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3Dgame-b";
         let told = example.up.patiently(example.up.follow(path, |_, event| {
@@ -113,30 +158,38 @@ fn idle_game_servers_are_marked_and_follow_their_matches() {
         }));
         assert!(told.is_some(), "{reason}");
     }
+    if let Some(table) = example.types("kubectl get events --field-selector involvedObject.name=game-b") {
+        assert!(table.contains("KruiseProbeSucceeded") && table.contains("KruiseProbeFailed"), "{table}");
+    }
 
-    example.typed("rm /tmp/lifesign-demo/game-b/match");
-    std::fs::remove_file(example.path("game-b/match")).expect("it is there");
+    example.types("rm /tmp/lifesign-demo/game-b/match");
     example.pod("game-b", "idle again", |pod| idle(pod, "true") && cost(pod) == "-10");
-    example.typed("kubectl get pods -l gameserver-idle=true");
+    if let Some(table) = example.types("kubectl get pods -l gameserver-idle=true") {
+        assert_eq!(table.lines().count(), 4, "{table}");
+    }
     let found = example.up.get(&format!("{PODS}?labelSelector=gameserver-idle%3Dtrue"));
     assert_eq!(found["items"].as_array().map(Vec::len), Some(3));
 
-    example.typed("kubectl get podprobemarkers");
     example.up.wait_for(MARKERS, "game-server-probe", "observed", |marker| {
         marker["status"]["matchedPods"] == 3 && marker["status"]["observedGeneration"] == marker["metadata"]["generation"]
     });
-    example.typed("kubectl get nodepodprobes -o yaml");
+    if let Some(table) = example.types("kubectl get podprobemarkers") {
+        let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!((cells[0][1], cells[1][1]), ("MATCHED", "3"), "{table}");
+    }
+    if let Some(yaml) = example.types("kubectl get nodepodprobes -o yaml") {
+        assert_eq!(yaml.matches("state: Succeeded").count(), 3, "{yaml}");
+    }
     let objects = example.up.get(NODE_POD_PROBES);
     let states = objects["items"][0]["status"]["podProbeStatuses"].as_array().map(Vec::len);
     assert_eq!((objects["items"].as_array().map(Vec::len), states), (Some(1), Some(3)));
 
-    example.typed("kubectl delete -f examples/game-server-idle.yaml");
-    example.delete(&format!("{MARKERS}/game-server-probe"));
-    example.up.wait_gone(MARKERS, "game-server-probe");
-    for name in ["game-a", "game-b", "game-c"] {
-        example.delete(&format!("{PODS}/{name}"));
-        example.up.wait_gone(PODS, name);
+    if example.types("kubectl delete -f examples/game-server-idle.yaml").is_none() {
+        example.delete(&format!("{MARKERS}/game-server-probe"));
+        ["game-a", "game-b", "game-c"].iter().for_each(|name| example.delete(&format!("{PODS}/{name}")));
     }
+    example.up.wait_gone(MARKERS, "game-server-probe");
+    ["game-a", "game-b", "game-c"].iter().for_each(|name| example.up.wait_gone(PODS, name));
 }
 
 /// Follows the pods of the database.
@@ -195,37 +248,46 @@ fn fall_behind(example: &Example, replica: &str) {
 #[test]
 fn the_service_of_the_primary_follows_deletion_and_crash() {
     let example = Example::start("primary-replica-role");
-    example.typed("kubectl get pods -L role");
     let roles = |pods: &BTreeMap<String, Value>| {
         let replicas = pods.values().filter(|pod| label(pod, "role") == "replica").count();
         primary(pods).is_some() && replicas == 2 && pods.values().all(is_ready)
     };
     let pods = example.all("one primary and two replicas", &database(), roles);
     let first = primary(&pods).expect("found before");
-    example.typed("kubectl get endpointslices -l kubernetes.io/service-name=db-primary");
+    if let Some(table) = example.types("kubectl get pods -L role") {
+        let mut roles = last_column(&table);
+        roles.sort_unstable();
+        assert_eq!(roles, ["ROLE", "primary", "replica", "replica"], "{table}");
+    }
     wait_for_address(&example, "the address of the primary", |name| name == first);
+    if let Some(table) = example.types("kubectl get endpointslices -l kubernetes.io/service-name=db-primary") {
+        let address = pods[&first]["status"]["podIP"].as_str().expect("it has one");
+        assert_eq!(table.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)), Some(address), "{table}");
+    }
     for (name, pod) in &pods {
         assert_eq!(cost(pod), if *name == first { "1000" } else { "0" }, "{name}");
     }
 
-    example.typed("rm /tmp/lifesign-demo/db/db-2.synced");
+    if let Some(table) = example.types(&format!("kubectl get pods -l tier=db --sort-by='{COST_PATH}'")) {
+        assert!(table.lines().last().is_some_and(|line| line.starts_with(&first)), "the primary is the last:\n{table}");
+    }
+    example.is_told("rm /tmp/lifesign-demo/db/db-2.synced");
     let replica = pods.keys().find(|name| **name != first).expect("two of them");
     fall_behind(&example, replica);
 
-    example.typed("kubectl delete pod db-0");
     let deleted_at = Instant::now();
+    // Without waiting for the pod to go: the service is looked at meanwhile.
+    example.is_told("kubectl delete pod db-0");
     example.delete(&format!("{PODS}/{first}"));
     let second = wait_for_address(&example, "the address of another primary", |name| name != first);
     eprintln!("fail-over after a deletion took {:?}", deleted_at.elapsed());
     example.pod(&second, "primary", |pod| label(pod, "role") == "primary" && cost(pod) == "1000");
     example.up.wait_gone(PODS, &first);
 
-    example.typed("kill -9 \"$(cat /tmp/lifesign-demo/db/db-1.pid)\"");
     let (who, pid) = lease(&example).expect("there is a primary");
     assert_eq!(std::fs::read_to_string(example.path(&format!("db/{who}.pid"))).expect("a file").trim(), pid);
     let killed_at = Instant::now();
-    let process = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
-    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    example.types_with("kill -9 \"$(cat /tmp/lifesign-demo/db/db-1.pid)\"", ("db-1", &who));
     example.pod(&who, "started again", |pod| pod["status"]["containerStatuses"][0]["restartCount"].as_i64() >= Some(1));
     // The lease of the dead process is nobody's; who has the next one has the address.
     wait_for_address(&example, "the address of a living primary", |name| {

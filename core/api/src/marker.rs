@@ -4,6 +4,8 @@
 //! absent, an item of a wrong type as an empty one. What a stored marker breaks is found once, while it is read, and kept
 //! beside each probe; the cores skip such a probe and work with the others.
 
+mod node;
+
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
@@ -11,7 +13,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::meta::{Kind, ObjectMeta, Scope};
-use crate::{LabelSelector, Timestamp, field, json, marker_rules};
+use crate::{LabelSelector, field, json, marker_rules};
+pub use node::{
+    ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeSpec, NodePodProbeStatus, PodProbe, PodProbeStatus,
+    ProbeState,
+};
 
 /// The finalizer that keeps a marker until its entries are out of every NodePodProbe.
 pub const MARKER_FINALIZER: &str = "kruise.io/node-pod-probe-cleanup";
@@ -125,148 +131,6 @@ impl PodProbeMarker {
     }
 }
 
-/// What is probed on one node, and the states; it has the name of the node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct NodePodProbe {
-    /// Metadata.
-    #[serde(deserialize_with = "lenient")]
-    pub metadata: ObjectMeta,
-    /// What is to be probed.
-    #[serde(deserialize_with = "lenient")]
-    pub spec: NodePodProbeSpec,
-    /// What came of it.
-    #[serde(deserialize_with = "lenient")]
-    pub status: NodePodProbeStatus,
-}
-
-impl Kind for NodePodProbe {
-    const GROUP: &'static str = "apps.kruise.io";
-    const VERSION: &'static str = "v1alpha1";
-    const KIND: &'static str = "NodePodProbe";
-    const PLURAL: &'static str = "nodepodprobes";
-    const SCOPE: Scope = Scope::Cluster;
-}
-
-/// What is to be probed on a node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodePodProbeSpec {
-    /// One item for each pod.
-    #[serde(deserialize_with = "lenient_items")]
-    pub pod_probes: Vec<PodProbe>,
-}
-
-/// What is to be probed in a pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodProbe {
-    /// The pod.
-    #[serde(deserialize_with = "lenient")]
-    pub name: String,
-    /// Its namespace, which is that of the markers too.
-    #[serde(deserialize_with = "lenient")]
-    pub namespace: String,
-    /// The very pod.
-    #[serde(deserialize_with = "lenient")]
-    pub uid: String,
-    /// Its address; empty while it has none.
-    #[serde(rename = "IP", deserialize_with = "lenient")]
-    pub ip: String,
-    /// The probes.
-    #[serde(deserialize_with = "lenient_items")]
-    pub probes: Vec<ContainerProbe>,
-}
-
-/// A probe to be run on a node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ContainerProbe {
-    /// `<marker>#<probe>`.
-    #[serde(deserialize_with = "lenient")]
-    pub name: String,
-    /// The container.
-    #[serde(deserialize_with = "lenient")]
-    pub container_name: String,
-    /// The probe as in the marker, named ports replaced by numbers.
-    #[serde(deserialize_with = "lenient")]
-    pub probe: Value,
-}
-
-/// What came of the probes of a node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodePodProbeStatus {
-    /// The generation of the spec that the agent acts on; absent where another agent writes.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// One item for each pod with a state.
-    #[serde(deserialize_with = "lenient_items")]
-    pub pod_probe_statuses: Vec<PodProbeStatus>,
-}
-
-/// The states of the probes of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodProbeStatus {
-    /// The pod.
-    #[serde(deserialize_with = "lenient")]
-    pub name: String,
-    /// Its namespace.
-    #[serde(deserialize_with = "lenient")]
-    pub namespace: String,
-    /// The very pod.
-    #[serde(deserialize_with = "lenient")]
-    pub uid: String,
-    /// The states.
-    #[serde(deserialize_with = "lenient_items")]
-    pub probe_states: Vec<ContainerProbeState>,
-}
-
-/// The state of a probe of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ContainerProbeState {
-    /// `<marker>#<probe>`.
-    #[serde(deserialize_with = "lenient")]
-    pub name: String,
-    /// The state.
-    #[serde(deserialize_with = "lenient")]
-    pub state: ProbeState,
-    /// When it was last reported.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub last_probe_time: Option<Timestamp>,
-    /// When the state last changed.
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Timestamp>,
-    /// What the probe said.
-    #[serde(deserialize_with = "lenient")]
-    pub message: String,
-}
-
-/// What a probe of a marker says about its pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ProbeState {
-    /// Yes.
-    Succeeded,
-    /// No.
-    Failed,
-    /// Nobody can say.
-    #[default]
-    Unknown,
-}
-
-impl ProbeState {
-    /// Returns the word of the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ProbeState::Succeeded => "Succeeded",
-            ProbeState::Failed => "Failed",
-            ProbeState::Unknown => "Unknown",
-        }
-    }
-}
-
 /// Splits the name of an entry into marker and probe: at the first `#`, which no object name holds.
 pub fn split_entry(name: &str) -> Option<(&str, &str)> {
     name.split_once('#')
@@ -336,14 +200,5 @@ mod tests {
     fn a_selector_with_a_bad_member_selects_nothing() {
         let marker = PodProbeMarker::from(json!({"spec": {"selector": {"matchLabels": {"a": "b", "c": 1}}, "probes": []}}));
         assert_eq!(marker.spec.selector, None);
-    }
-
-    #[test]
-    fn odd_node_objects_can_be_read() {
-        let node = json!({"metadata": {"name": "n"}, "spec": {"podProbes": [1, {"uid": "u", "IP": 5, "probes": {}}]},
-            "status": {"podProbeStatuses": [{"probeStates": [{"name": "m#p", "state": "Bad", "lastProbeTime": "x"}]}]}});
-        let node: NodePodProbe = serde_json::from_value(node).unwrap();
-        assert_eq!(node.spec.pod_probes[1].uid, "u");
-        assert_eq!(node.status.pod_probe_statuses[0].probe_states[0].state, ProbeState::Unknown);
     }
 }

@@ -100,8 +100,9 @@ impl Agent {
         let version = (object.metadata.uid, object.metadata.generation);
         match &self.acting_on {
             Some((uid, generation)) if *uid == version.0 => {
-                // A watch that was set up again may begin with an old version.
-                if version.1 < *generation {
+                // A watch that was set up again may begin with an old version. What our own write of the status brings back
+                // has the spec that is acted on already, of thousands of entries perhaps.
+                if version.1 < *generation || (version.1 == *generation && object.spec.pod_probes == self.pods.items) {
                     return;
                 }
                 self.writer.dirty |= version.1 != *generation;

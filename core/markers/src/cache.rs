@@ -8,7 +8,7 @@ mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::marker::{ContainerProbeState, NodePodProbe, PodProbe, PodProbeMarker};
+use api::marker::{ContainerProbe, ContainerProbeState, NodePodProbe, PodProbe, PodProbeMarker};
 use api::{Node, Pod};
 
 use crate::key::is_stale;
@@ -234,10 +234,10 @@ impl Cache {
         let states =
             object.status.pod_probe_statuses.iter().filter(|item| item.uid == *uid).flat_map(|item| &item.probe_states);
         let stored = object.spec.pod_probes.iter().find(|item| item.uid == *uid);
+        let (stored, desired) = (by_name(stored), by_name(pod.desired.as_ref()));
         let fresh = |name: &str| {
-            let find = |item: Option<&PodProbe>| item?.probes.iter().find(|entry| entry.name == name).cloned();
-            trusted(object)
-                && matches!((find(stored), find(pod.desired.as_ref())), (Some(a), Some(b)) if entries::same_entry(&a, &b))
+            let asked = stored.get(name).zip(desired.get(name));
+            trusted(object) && asked.is_some_and(|(stored, desired)| entries::same_entry(stored, desired))
         };
         let result = |state: &ContainerProbeState| ProbeResult {
             owner: state.name.clone(),
@@ -272,10 +272,15 @@ fn states(object: &NodePodProbe) -> BTreeMap<&str, &[ContainerProbeState]> {
     object.status.pod_probe_statuses.iter().map(|item| (item.uid.as_str(), item.probe_states.as_slice())).collect()
 }
 
+/// Returns the entries of an item by name; of repeated names the first counts.
+fn by_name(item: Option<&PodProbe>) -> BTreeMap<&str, &ContainerProbe> {
+    item.into_iter().flat_map(|item| &item.probes).rev().map(|entry| (entry.name.as_str(), entry)).collect()
+}
+
 /// Returns the markers that an object of a node has entries of.
 fn carried(object: &NodePodProbe) -> BTreeSet<Key> {
     let entries = object.spec.pod_probes.iter().flat_map(|item| item.probes.iter().map(move |entry| (item, entry)));
-    let marker = |(item, entry): (&PodProbe, &api::marker::ContainerProbe)| {
+    let marker = |(item, entry): (&PodProbe, &ContainerProbe)| {
         api::marker::split_entry(&entry.name).map(|(marker, _)| Key::new(&item.namespace, marker))
     };
     entries.filter_map(marker).collect()

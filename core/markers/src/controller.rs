@@ -23,8 +23,10 @@ use markers::MarkerWork;
 use nodes::NodeWork;
 use pods::PodWork;
 
-/// Changes to one node or marker within this span become one write.
+/// Changes to one node or marker within this span become one write; of a node, for each part of this many entries: its object
+/// is written whole, so that pods which come one by one must not each cost a write of thousands of entries.
 const COALESCE: Duration = Duration::from_millis(100);
+const COALESCE_ENTRIES: usize = 500;
 /// Nodes and markers written at the same time.
 const NODES_AT_ONCE: usize = 16;
 /// Pods written at the same time: enough to hide the round trip, few enough not to swamp a server.

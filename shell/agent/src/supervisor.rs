@@ -4,6 +4,7 @@
 //! time is a task that writes back. Work that pods share is bounded: attempts by their lanes, status writes by their queue.
 
 mod adopt;
+mod answering;
 mod attempts;
 mod containers;
 mod effects;

@@ -79,6 +79,40 @@ fn apply_of_a_typo_is_refused() {
 }
 
 #[test]
+fn bad_probes_are_refused_with_their_field_and_limit() {
+    let Some(kubectl) = Kubectl::start() else { return };
+    let cases = [
+        (
+            "readinessProbe",
+            "{tcpSocket: {port: 80}, periodSeconds: 1, periodMilliseconds: -850}",
+            &["periodMilliseconds", "150ms", "200ms"],
+        ),
+        (
+            "startupProbe",
+            "{exec: {command: [x]}, periodSeconds: 1, periodMilliseconds: -600}",
+            &["periodMilliseconds", "400ms", "500ms"],
+        ),
+        ("livenessProbe", "{tcpSocket: {port: 80}, periodMilliseconds: 0}", &["periodMilliseconds", "Forbidden", "liveness"]),
+        ("readinessProbe", "{tcpSocket: {port: 80}, periodMilliseconds: 1000}", &["periodMilliseconds", "-999", "999"]),
+        (
+            "readinessProbe",
+            "{tcpSocket: {port: 80}, initialDelayMilliseconds: -1}",
+            &["initialDelayMilliseconds", "Invalid value", "0"],
+        ),
+    ];
+    for (kind, probe, words) in cases {
+        let pod = format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: hasty}}\nspec:\n  containers:\n  - name: app\n    image: none\n    {kind}: {probe}\n"
+        );
+        let said = kubectl.try_run_with("apply -f -", &pod);
+        let field = format!("spec.containers[0].{kind}.{}", words[0]);
+        let good = said.stderr.contains(&field) && words.iter().all(|word| said.stderr.contains(word));
+        assert!(!said.good && good, "{probe}: {}", said.stderr);
+    }
+    assert_eq!(kubectl.run("get pods -o name"), "", "nothing was stored");
+}
+
+#[test]
 fn apply_prunes_what_left_the_manifest() {
     let Some(kubectl) = Kubectl::start() else { return };
     let one = |name: &str| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: mine}}}}\n");

@@ -8,8 +8,10 @@ use machine::Time;
 
 use super::reports::cut;
 
-/// The least time between two writes.
+/// The least time between two writes, for each part of this many bytes: a large status costs its writer, the server and all
+/// who watch it in proportion, and a burst of results must not become a storm of large writes.
 const WRITE_EVERY: Duration = Duration::from_millis(200);
+const WRITE_EVERY_BYTES: usize = 128 * 1024;
 /// The first and the longest wait after a failed write.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(50));
 /// The most bytes of a status; an object in etcd may have 1.5 MiB, of which the spec needs its share.
@@ -47,11 +49,12 @@ impl Writer {
             return None;
         }
         self.dirty = false;
-        let status = bounded(content());
+        let (status, bytes) = bounded(content());
         if status == self.written {
             return None;
         }
-        self.earliest = Some(now + WRITE_EVERY);
+        let parts = u32::try_from(bytes / WRITE_EVERY_BYTES).unwrap_or(u32::MAX).saturating_add(1);
+        self.earliest = Some(now + WRITE_EVERY.saturating_mul(parts));
         self.in_flight = Some(status.clone());
         Some(status)
     }
@@ -74,18 +77,20 @@ impl Writer {
     }
 }
 
-/// Shortens messages until the status is small enough.
-fn bounded(mut status: NodePodProbeStatus) -> NodePodProbeStatus {
+/// Shortens messages until the status is small enough. Returns its bytes too.
+fn bounded(mut status: NodePodProbeStatus) -> (NodePodProbeStatus, usize) {
+    let bytes = |status: &NodePodProbeStatus| serde_json::to_vec(status).map_or(0, |bytes| bytes.len());
+    let mut length = bytes(&status);
     for max in [SHORT_MESSAGE_BYTES_MAX, 0] {
-        let bytes = serde_json::to_vec(&status).map_or(0, |bytes| bytes.len());
-        if bytes <= STATUS_BYTES_MAX {
+        if length <= STATUS_BYTES_MAX {
             break;
         }
         for state in status.pod_probe_statuses.iter_mut().flat_map(|item| &mut item.probe_states) {
             state.message.truncate(cut(&state.message, max).len());
         }
+        length = bytes(&status);
     }
-    status
+    (status, length)
 }
 
 #[cfg(test)]
@@ -106,9 +111,9 @@ mod tests {
             states.map(|state| state.message.len()).max().unwrap_or(0)
         };
         let text = "x".repeat(1024);
-        assert_eq!(longest(&bounded(status(&text, 100))), 1024);
-        assert_eq!(longest(&bounded(status(&text, 1_000))), 256);
-        assert_eq!(longest(&bounded(status(&text, 5_000))), 0);
+        assert_eq!(longest(&bounded(status(&text, 100)).0), 1024);
+        assert_eq!(longest(&bounded(status(&text, 1_000)).0), 256);
+        assert_eq!(longest(&bounded(status(&text, 5_000)).0), 0);
     }
 
     #[test]
@@ -125,5 +130,17 @@ mod tests {
         assert!(writer.due(at(2_511), || status("b", 1)).is_some());
         writer.ended(at(2_512), None);
         assert_eq!(writer.deadline(), None);
+    }
+
+    #[test]
+    fn a_large_status_is_written_less_often() {
+        let (mut writer, at) = (Writer::default(), Time::from_millis);
+        for (entries, wait) in [(1, 200), (300, 600), (700, 1_200)] {
+            writer = Writer { dirty: true, written: writer.written, ..Writer::default() };
+            assert!(writer.due(at(1_000), || status(&"x".repeat(1024), entries)).is_some());
+            writer.ended(at(1_001), None);
+            writer.dirty = true;
+            assert_eq!(writer.deadline(), Some(at(1_000 + wait)), "{entries} entries");
+        }
     }
 }

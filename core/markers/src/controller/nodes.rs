@@ -1,11 +1,13 @@
 //! The objects of nodes: one writer, one request at a time, computed from the cache.
 
+use std::time::Duration;
+
 use api::marker::{NodePodProbe, PodProbe};
 use api::{Verb, Write, WriteError};
 use machine::Time;
 use serde_json::json;
 
-use super::{COALESCE, Controller, Effect, Target, back_off};
+use super::{COALESCE, COALESCE_ENTRIES, Controller, Effect, Target, back_off};
 use crate::cache::{Action, Changes};
 
 /// What the controller remembers of a node.
@@ -27,7 +29,7 @@ impl Controller {
         let work = self.node_work.entry(name.clone()).or_default();
         work.clean = false;
         work.since.get_or_insert(now);
-        let at = (now + COALESCE).max(work.blocked_until.unwrap_or(now));
+        let at = (now + coalesce(self.cache.node_pod_probes.get(&name))).max(work.blocked_until.unwrap_or(now));
         self.nodes.schedule(name, at);
     }
 
@@ -71,10 +73,11 @@ impl Controller {
         self.nodes.finish(&name);
         let work = self.node_work.entry(name.clone()).or_default();
         let deleted = matches!(work.sent, Some((Action::Delete, _)));
+        let pause = coalesce(self.cache.node_pod_probes.get(&name));
         work.failures = work.failures.saturating_add(1);
         let retry_at = match error {
-            // Whether it took is found by looking again.
-            None => now,
+            // Whether it took is found by looking again; what changed meanwhile is waited for as ever.
+            None => work.since.map_or(now, |since| now.max(since + pause)),
             Some(_) => {
                 work.sent = None;
                 now + back_off(work.failures - 1)
@@ -86,6 +89,12 @@ impl Controller {
             self.cache.remove_node_pod_probe(&name, changes);
         }
     }
+}
+
+/// Returns how long changes to a node are gathered.
+fn coalesce(object: Option<&NodePodProbe>) -> Duration {
+    let parts = object.map_or(0, NodePodProbe::entries) / COALESCE_ENTRIES;
+    COALESCE.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX).saturating_add(1))
 }
 
 fn object(name: &str, items: &[PodProbe]) -> serde_json::Value {

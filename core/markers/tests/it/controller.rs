@@ -248,3 +248,24 @@ fn one_marker_over_many_nodes_is_one_write_per_node_without_conflict() {
     assert!(world.server.get("podprobemarkers", "ns", "m").is_none());
     assert!(at_once <= 16, "{at_once} requests at once");
 }
+
+#[test]
+fn pods_that_come_one_by_one_do_not_each_cost_a_write_of_thousands_of_entries() {
+    let mut world = World::new(1);
+    world.put("nodes", node("n1"));
+    let mut many = marker("m", "x");
+    let probe = |index: usize| json!({"name": format!("p{index}"), "containerName": "app", "podConditionType": format!("x.io/{index}"), "probe": {"tcpSocket": {"port": 1}}});
+    many["spec"]["probes"] = (0..100).map(probe).collect();
+    world.put("podprobemarkers", many);
+    world.advance(SECOND);
+    world.server.writes.clear();
+    for index in 0..40 {
+        world.put("pods", pod(&format!("p{index}"), "n1", json!({"app": "x"})));
+        world.advance(Duration::from_millis(100));
+    }
+    world.advance(SECOND * 3);
+    let object = world.server.get("nodepodprobes", "", "n1").expect("it was made");
+    assert_eq!(object["spec"]["podProbes"].as_array().map(Vec::len), Some(40));
+    let writes = world.server.writes["nodepodprobes"];
+    assert!(writes <= 15, "{writes} writes for 40 pods in four seconds");
+}

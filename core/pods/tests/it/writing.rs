@@ -42,9 +42,12 @@ fn nothing_is_written_without_a_change() {
 }
 
 #[test]
-fn the_latest_state_arrives_when_the_api_returns() {
-    let mut world = World::new(json!({"containers": [probed(), plain("other")]})).begin();
+fn a_minute_without_the_api_stops_nothing_and_the_latest_state_arrives_when_it_returns() {
+    let liveness = json!({"exec": {"command": ["ok"]}, "periodSeconds": 10, "failureThreshold": 2});
+    let hanging = container("hanging", json!({"livenessProbe": liveness}));
+    let mut world = World::new(json!({"containers": [probed(), plain("crashing"), hanging]})).begin();
     world.answer("app", ProbeType::Readiness, Outcome::success());
+    world.answer("hanging", ProbeType::Liveness, Outcome::success());
     world.pass_ms(500);
     world.online = false;
     let writes = world.writes.len();
@@ -52,19 +55,26 @@ fn the_latest_state_arrives_when_the_api_returns() {
         world.pass_ms(1_000);
         let outcome = if second % 2 == 0 { Outcome::failure("no") } else { Outcome::success() };
         world.answer("app", ProbeType::Readiness, outcome);
-        if second == 20 {
-            world.exit("other", 1);
+        if world.attempts.contains_key(&("hanging".into(), ProbeType::Liveness)) {
+            let alive = second < 15 || world.processes.len() > 4;
+            world.answer("hanging", ProbeType::Liveness, if alive { Outcome::success() } else { Outcome::failure("hangs") });
+        }
+        if second == 5 {
+            world.exit("crashing", 1);
         }
     }
-    assert_eq!(world.said(&["start other"]).len(), 2, "restarts do not wait for the API");
+    assert_eq!(world.said(&["start crashing"]).len(), 2, "restarts do not wait for the API");
+    let said = world.said(&["signal hanging", "start hanging"]);
+    assert_eq!(said, ["0 start hanging 0", "30500 signal hanging SIGTERM", "30500 start hanging 1"], "nor do kills");
     let tries = world.said(&["write"]).len() - writes;
     assert!((8..=20).contains(&tries), "{tries} tries in a minute");
     world.online = true;
     world.pass_ms(10_000);
     assert_eq!(world.writes.len(), writes + 1, "once");
     assert_eq!(world.condition("Ready"), "True");
-    assert_eq!(world.container("other")["restartCount"], 1);
-    assert!(world.said(&["launch"]).len() >= 60, "probing went on");
+    assert_eq!([&world.container("crashing")["restartCount"], &world.container("hanging")["restartCount"]], [1, 1]);
+    assert_eq!(world.container("app")["restartCount"], 0, "what was well is not reset");
+    assert!(world.said(&["launch app"]).len() >= 60, "probing went on");
 }
 
 #[test]

@@ -16,14 +16,15 @@ use probe::{Lane, Launch, Report};
 use tokio::task::AbortHandle;
 
 use super::Supervisor;
+use super::answering::Answering;
 use super::containers::Surround;
 use super::hooks::VERSION;
-use super::local::{Local, Past, Processes, place};
+use super::local::{Local, Past, place};
 use super::mail::Mail;
 use super::views::spec_of;
 use crate::container::Running;
 use crate::executors::Executor;
-use crate::listeners::{ANSWERED_BY_ANOTHER, Owner, owner};
+use crate::listeners::{ANSWERED_BY_ANOTHER, Owner};
 
 /// A probe of a container instance, ready to be carried out again and again.
 pub(super) struct Prepared {
@@ -34,7 +35,7 @@ pub(super) struct Prepared {
     pod_address: Option<SocketAddr>,
     /// It is known that the pod itself answers there.
     own: AtomicBool,
-    processes: Processes,
+    answering: Arc<Answering>,
 }
 
 /// An attempt that waits or runs.
@@ -242,7 +243,7 @@ impl Prepared {
             pod_address: asked.filter(|address| !host_network && Some(address.ip()) == own_ip),
             executor: executor.ok_or_else(|| Report::failure("the probe has no handler")),
             own: AtomicBool::new(false),
-            processes: Arc::clone(&local.processes),
+            answering: Arc::clone(&local.answering),
         }
     }
 
@@ -253,7 +254,7 @@ impl Prepared {
             pod_address: None,
             executor: Err(report),
             own: AtomicBool::new(false),
-            processes: Processes::default(),
+            answering: Arc::default(),
         }
     }
 
@@ -263,27 +264,14 @@ impl Prepared {
         if report.outcome.succeeded() != Some(true) || self.own.load(Ordering::Relaxed) {
             return report;
         }
-        let (running, mark) = {
-            let known = self.processes.read().expect("nothing panics while it is held");
-            if known.is_own(address.port()) {
+        match self.answering.owner(address).await {
+            Some(Owner::Pod) => {
                 self.own.store(true, Ordering::Relaxed);
-                return report;
-            }
-            known.look()
-        };
-        let look = move || {
-            let processes = running.iter().flat_map(|running| running.processes()).collect();
-            owner(address.ip(), address.port(), &processes)
-        };
-        match tokio::task::spawn_blocking(look).await {
-            Ok(Ok(Owner::Pod)) => {
-                self.own.store(true, Ordering::Relaxed);
-                self.processes.write().expect("nothing panics while it is held").owns(address.port(), mark);
                 report
             }
-            Ok(Ok(Owner::Another)) => Report::failure(ANSWERED_BY_ANOTHER),
+            Some(Owner::Another) => Report::failure(ANSWERED_BY_ANOTHER),
             // Whoever answered is gone, or the kernel does not tell: the next success is looked at again.
-            Ok(Ok(Owner::Nobody) | Err(_)) | Err(_) => report,
+            Some(Owner::Nobody) | None => report,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A pod on this node: its machine, and what the machine does not know of: processes, attempts, hooks.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use api::ProbeType;
 use machine::Time;
@@ -12,6 +12,7 @@ use probe::Outcome;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
+use super::answering::Answering;
 use super::attempts::{Prepared, Under};
 use super::containers::{Known, Surround, watch_over};
 use crate::container::Running;
@@ -19,44 +20,6 @@ use crate::layout::PodDir;
 
 /// Outcomes that `/debug/probes` shows per worker; spec probes 8.
 const HISTORY: usize = 20;
-
-/// The processes of a pod, shared with attempts that ask whose socket answered.
-pub(super) type Processes = Arc<RwLock<Answering>>;
-
-/// The containers of a pod that run, and the ports where it is known that they answer.
-#[derive(Default)]
-pub(super) struct Answering {
-    pub(super) running: Vec<Arc<Running>>,
-    /// Asking the kernel is dear, and several probes often ask the same port. Forgotten whenever a container starts or ends.
-    ports: BTreeSet<u16>,
-    changes: u64,
-}
-
-impl Answering {
-    /// Changes which containers run.
-    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Running>>)) {
-        change(&mut self.running);
-        self.ports.clear();
-        self.changes += 1;
-    }
-
-    /// Returns whether it is known that the pod answers on a port.
-    pub(super) fn is_own(&self, port: u16) -> bool {
-        self.ports.contains(&port)
-    }
-
-    /// Returns what runs, and a mark to tell later whether that has changed.
-    pub(super) fn look(&self) -> (Vec<Arc<Running>>, u64) {
-        (self.running.clone(), self.changes)
-    }
-
-    /// Takes note that the pod answers on a port, unless its containers have changed since the mark.
-    pub(super) fn owns(&mut self, port: u16, mark: u64) {
-        if mark == self.changes {
-            self.ports.insert(port);
-        }
-    }
-}
 
 /// A pod on this node.
 pub(super) struct Local {
@@ -69,7 +32,7 @@ pub(super) struct Local {
     pub(super) address: Option<Ipv4Addr>,
     pub(super) timer: Option<Time>,
     pub(super) units: HashMap<Arc<str>, Unit>,
-    pub(super) processes: Processes,
+    pub(super) answering: Arc<Answering>,
     pub(super) hooks: HashMap<(Arc<str>, Hook), AbortHandle>,
     pub(super) known: Known,
     pub(super) drain_awaited: bool,
@@ -148,7 +111,7 @@ impl Local {
 
     /// Takes note of an instance that runs.
     pub(super) fn runs(&mut self, container: &Arc<str>, running: Arc<Running>, at: Time) {
-        self.processes.write().expect("nothing panics while it is held").change(|all| all.push(Arc::clone(&running)));
+        self.answering.change(|all| all.push(Arc::clone(&running)));
         let unit = self.unit(container);
         (unit.running, unit.started_at, unit.was_ready) = (Some(running), Some(at), false);
         for worker in &mut unit.workers {
@@ -158,7 +121,7 @@ impl Local {
 
     /// Takes note of the end of an instance.
     pub(super) fn ended(&mut self, container: &str, id: &str) {
-        self.processes.write().expect("nothing panics while it is held").change(|all| all.retain(|running| running.id() != id));
+        self.answering.change(|all| all.retain(|running| running.id() != id));
         if let Some(unit) = self.units.get_mut(container).filter(|unit| unit.running.as_ref().is_some_and(|r| r.id() == id)) {
             unit.running = None;
         }
@@ -184,7 +147,7 @@ impl Local {
             address,
             timer: None,
             units: HashMap::new(),
-            processes: Processes::default(),
+            answering: Arc::default(),
             hooks: HashMap::new(),
             known: Known::default(),
             drain_awaited: false,
