@@ -2,13 +2,16 @@
 //!
 //! The floor is a blocking socket, connect, write, read and close on a thread of its own. Only the CPU time of the asking thread
 //! is counted; servers are other threads. For exec the CPU time of the command, a `true`, is told apart: it is a process of its
-//! own. Run with `cargo bench -p lifesign-agent --bench probe_cost`.
+//! own. Everything runs on one core: with two, waking the other side up is most of the cost in some rounds and nothing in others,
+//! and no two rounds agree. Run with `cargo bench -p lifesign-agent --bench probe_cost`.
 
 // A benchmark is a program for developers: what fails in it may stop it.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use agent::exec::Ended;
@@ -34,6 +37,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
 
 fn main() {
+    stay_on_one_core();
     let address = serve();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let action = HttpGetAction { port: IntOrString::Int(address.port().into()), ..HttpGetAction::default() };
@@ -61,6 +65,16 @@ fn main() {
         for (name, cost) in NAMES.into_iter().zip(costs).chain([("exec, the command", command)]) {
             println!("{name:>24} {:>11.2} us {:>8.2}", cost * 1e6, cost / costs[0]);
         }
+    }
+}
+
+/// Begins anew under `taskset`, where there is one.
+fn stay_on_one_core() {
+    const PINNED: &str = "LIFESIGN_BENCH_PINNED";
+    if std::env::var_os(PINNED).is_none() {
+        let own = std::env::current_exe().unwrap();
+        let error = Command::new("taskset").args(["-c", "0"]).arg(own).env(PINNED, "1").exec();
+        println!("not on one core: taskset: {error}");
     }
 }
 
