@@ -155,6 +155,8 @@ pub struct Controller {
     lists: BTreeMap<Resource, List>,
     queue: Queue,
     flights: BTreeMap<ServiceKey, Flight>,
+    /// Slices of which events wait, and the Service for whose sync they wait.
+    waiting: BTreeMap<ObjectKey, ServiceKey>,
     writes: BTreeMap<WriteId, ServiceKey>,
     next_write: u64,
     retries: BTreeMap<ServiceKey, Retry>,
@@ -191,6 +193,7 @@ impl Controller {
             lists: BTreeMap::new(),
             queue: Queue::default(),
             flights: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             writes: BTreeMap::new(),
             next_write: 0,
             retries: BTreeMap::new(),
@@ -312,8 +315,12 @@ impl Controller {
 
     fn slice_event(&mut self, now: Time, event: SliceEvent) {
         let concerned = self.index.concerned(&event);
-        if let Some(key) = concerned.iter().find(|key| self.flights.contains_key(*key)) {
-            self.flights.get_mut(key).expect("found just above").events.push(event);
+        let key = object_key(&event);
+        // What comes after an event that waits must wait with it, whomever it concerns: the older one would be believed last.
+        let before = self.waiting.get(&key).or_else(|| concerned.iter().find(|key| self.flights.contains_key(*key))).cloned();
+        if let Some(service) = before {
+            self.flights.get_mut(&service).expect("events wait for a sync that is under way").events.push(event);
+            self.waiting.insert(key, service);
             return;
         }
         let delay = self.delays().slice();
@@ -350,6 +357,11 @@ impl Controller {
             None => self.queue.add(key, at),
         }
     }
+}
+
+fn object_key(event: &SliceEvent) -> ObjectKey {
+    let metadata = &event.slice().metadata;
+    (metadata.namespace.as_str().into(), metadata.name.as_str().into())
 }
 
 impl Machine for Controller {

@@ -7,7 +7,7 @@ use api::{Note, NoteType, ObjectReference};
 use machine::Time;
 
 use crate::controller::flight::{End, Flight, Sent};
-use crate::controller::{Answer, Controller, Effect, Failure, Op, Resource, ServiceKey, Write, WriteId};
+use crate::controller::{Answer, Controller, Effect, Failure, Op, Resource, ServiceKey, Write, WriteId, object_key};
 use crate::hints::Mode;
 use crate::index::entry::{Draft, Outcome};
 use crate::metrics::{Metric, Operation, SyncResult, known_distribution};
@@ -201,6 +201,9 @@ impl Controller {
         let events = std::mem::take(&mut flight.events);
         if !flight.abandoned {
             self.judge(now, &key, flight, effects);
+        }
+        for event in &events {
+            self.waiting.remove(&object_key(event));
         }
         for event in events {
             self.slice_event(now, event);

@@ -3,7 +3,7 @@
 //! The world keeps the controller's **view** of the slices on its own account, and compares every write with what a full
 //! recomputation from that view wants.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use api::endpointslice::{Endpoint, TRIGGER_TIME_ANNOTATION};
@@ -118,9 +118,11 @@ impl World {
         if resource == Resource::Slices {
             self.events.clear();
         }
+        // A list is of one moment: what goes while it is read is still named, and its event is still to come.
+        let listed: BTreeSet<String> = self.slices.keys().cloned().collect();
         self.feed_all(resource);
         if resource == Resource::Slices {
-            self.view.retain(|name, _| self.slices.contains_key(name));
+            self.view.retain(|name, _| listed.contains(name) || self.slices.contains_key(name));
             self.dead.clear();
         }
         self.feed(Input::ListEnded(resource));
