@@ -319,7 +319,10 @@ impl Controller {
         // What comes after an event that waits must wait with it, whomever it concerns: the older one would be believed last.
         let before = self.waiting.get(&key).or_else(|| concerned.iter().find(|key| self.flights.contains_key(*key))).cloned();
         if let Some(service) = before {
-            self.flights.get_mut(&service).expect("events wait for a sync that is under way").events.push(event);
+            let flight = self.flights.get_mut(&service).expect("events wait for a sync that is under way");
+            flight.events.push(event);
+            // Whoever else it concerns must not decide without it.
+            flight.holds.extend(concerned.into_iter().filter(|other| *other != service));
             self.waiting.insert(key, service);
             return;
         }
@@ -377,7 +380,10 @@ impl Machine for Controller {
         }
         while self.flights.len() < self.config.concurrent_syncs {
             let Some(key) = self.queue.pop(now) else { break };
-            self.sync(now, key, effects);
+            match self.flights.values_mut().find(|flight| flight.holds.contains(&key)) {
+                Some(flight) => flight.held.push(key),
+                None => self.sync(now, key, effects),
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! A sync whose writes are under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use machine::Time;
 
-use crate::controller::WriteId;
+use crate::controller::{ServiceKey, WriteId};
 use crate::index::SliceEvent;
 use crate::index::entry::Draft;
 
@@ -23,6 +23,10 @@ pub(crate) struct Flight {
     pub(crate) deletes: Vec<(Arc<str>, String)>,
     /// Events of the Service's slices, to be judged at the end.
     pub(crate) events: Vec<SliceEvent>,
+    /// Other Services that these events concern: their syncs do not begin before.
+    pub(crate) holds: BTreeSet<ServiceKey>,
+    /// Those of them that were due in the meantime.
+    pub(crate) held: Vec<ServiceKey>,
     /// When the Service is due again.
     pub(crate) again: Option<Time>,
     /// The Service is gone or another one has its name: nothing more is sent.

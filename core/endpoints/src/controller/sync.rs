@@ -49,6 +49,8 @@ impl Controller {
             updates,
             deletes,
             events: Vec::new(),
+            holds: Default::default(),
+            held: Vec::new(),
             again: None,
             abandoned: false,
             end: End::default(),
@@ -198,7 +200,7 @@ impl Controller {
 
     fn end(&mut self, now: Time, key: ServiceKey, mut flight: Flight, effects: &mut Vec<Effect>) {
         let again = flight.again.take();
-        let events = std::mem::take(&mut flight.events);
+        let (events, held) = (std::mem::take(&mut flight.events), std::mem::take(&mut flight.held));
         if !flight.abandoned {
             self.judge(now, &key, flight, effects);
         }
@@ -211,6 +213,7 @@ impl Controller {
         if let Some(at) = again {
             self.enqueue(key, at);
         }
+        self.enqueue_all(held, now);
     }
 
     /// Says how a sync ended, and when it is tried again.

@@ -232,7 +232,8 @@ impl World {
     fn deliver(&mut self, applied: bool, slice: EndpointSlice) {
         let name = slice.metadata.name.clone();
         let known = self.view.get(&name);
-        let dead = self.dead.contains_key(&slice.metadata.uid);
+        // Each Service knows of its own slices which are gone: one that was given to another in the meantime is news to that one.
+        let dead = self.dead.get(&slice.metadata.uid).is_some_and(|of| of == slice.service_name());
         let older = known.is_some_and(|known| known.metadata.uid == slice.metadata.uid && revision(known) > revision(&slice));
         if !applied {
             self.dead.remove(&slice.metadata.uid);
