@@ -10,11 +10,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use registry::state::key;
 use registry::status::Status;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -42,14 +39,7 @@ impl AgentDialer {
             .collect::<Result<_, _>>()
             .map_err(|error| bad(&error))?;
         let key = PrivateKeyDer::from_pem_slice(credentials.key.as_bytes()).map_err(|error| bad(&error))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| bad(&error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyAgent(provider)))
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| bad(&error))?;
+        let config = runtime::tls_to_anybody().with_client_auth_cert(chain, key).map_err(|error| bad(&error))?;
         Ok(AgentDialer { connector: TlsConnector::from(Arc::new(config)) })
     }
 
@@ -66,45 +56,6 @@ impl AgentDialer {
             sender.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())
         };
         tokio::time::timeout(DIAL_TIMEOUT, dial).await.map_err(|_| format!("no answer within {DIAL_TIMEOUT:?}"))?
-    }
-}
-
-/// Takes whatever certificate an agent shows: agents make their own, and it is we who must prove ourselves to them.
-#[derive(Debug)]
-struct AnyAgent(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyAgent {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -4,6 +4,7 @@ mod clock;
 mod drive;
 mod events;
 mod object;
+mod tls;
 mod watching;
 mod writes;
 
@@ -11,5 +12,6 @@ pub use clock::Clock;
 pub use drive::drive;
 pub use events::{EventWriter, request};
 pub use object::{Obj, objects};
+pub use tls::tls_to_anybody;
 pub use watching::{Seen, watch};
 pub use writes::perform;
