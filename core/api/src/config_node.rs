@@ -2,6 +2,8 @@
 //!
 //! Not to be confused with the core [`Node`](crate::Node); the two share nothing but their kind.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
@@ -40,6 +42,15 @@ pub const ANNOTATION_UNREACHABLE_SECONDS: &str = "lifesign.dev/default-unreachab
 pub const ANNOTATION_UPDATE_FREQUENCY: &str = "lifesign.dev/node-status-update-frequency";
 /// On a core Node, where a plane allows it: the profile whose heartbeat and grace this node has, whatever the others have.
 pub const ANNOTATION_NODE_PROFILE: &str = "lifesign.dev/worker-latency-profile";
+
+/// Returns the heartbeat interval that a core Node asks its agent for; `None`: none. The error is a text that is no interval.
+pub fn told_interval(node: &crate::Node) -> Result<Option<Duration>, &str> {
+    let Some(text) = node.metadata.annotations.get(ANNOTATION_UPDATE_FREQUENCY) else { return Ok(None) };
+    match crate::duration::parse(text) {
+        Ok(interval) if !interval.is_zero() => Ok(Some(interval)),
+        _ => Err(text),
+    }
+}
 
 /// The configuration of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -102,7 +102,7 @@ impl Heartbeat {
             Seen::Deleted(_) => return Some(Input::ReadyChanged),
             Seen::Synced => return None,
         };
-        match told_interval(&node.view) {
+        match api::config_node::told_interval(&node.view) {
             Ok(told) => Some(Input::SetInterval(told.unwrap_or(self.interval))),
             Err(text) => {
                 tracing::warn!(node = self.facts.name, text, "the node asks for an interval that is no duration");
@@ -148,15 +148,6 @@ impl Heartbeat {
             // The loop may be gone.
             let _ = answers.send(Input::PostFailed).await;
         });
-    }
-}
-
-/// Returns the interval that a Node asks for; `None`: none. The error is a text that is no interval.
-pub(crate) fn told_interval(node: &Node) -> Result<Option<Duration>, &str> {
-    let Some(text) = node.metadata.annotations.get(api::config_node::ANNOTATION_UPDATE_FREQUENCY) else { return Ok(None) };
-    match api::duration::parse(text) {
-        Ok(interval) if !interval.is_zero() => Ok(Some(interval)),
-        _ => Err(text),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use crate::config::{AgentConfig, AgentError, AgentReady};
 use crate::drain::Drains;
 use crate::endpoint::{Endpoint, server_config};
-use crate::heartbeat::{Heartbeat, told_interval};
+use crate::heartbeat::Heartbeat;
 use crate::layout::Layout;
 use crate::machine_facts::MachineFacts;
 use crate::metrics::Metrics;
@@ -81,7 +81,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), surround.halt.clone().drop_guard());
     tasks.spawn(Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone()));
-    let told = stored.as_ref().and_then(|node| told_interval(node).ok().flatten());
+    let told = stored.as_ref().and_then(|node| api::config_node::told_interval(node).ok().flatten());
     tasks.spawn(heartbeat(&config, facts, told, ready_since, rng.fork()).run(stopped.clone()));
     if let Some(tell) = config.on_ready.take() {
         // Whoever asked may have lost interest.

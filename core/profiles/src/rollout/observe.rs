@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::config_node::{
     ANNOTATION_APPLIED_PROFILE, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS,
-    ANNOTATION_UPDATE_FREQUENCY, ConfigNode,
+    ConfigNode,
 };
 use api::{Node, Pod, duration};
 use machine::Time;
@@ -136,8 +136,7 @@ pub fn observed(now: Time, world: &World<'_>) -> Observed {
 
 /// Returns the interval that a node is told to use.
 pub(super) fn told_interval(node: &Node) -> Option<Duration> {
-    let text = node.metadata.annotations.get(ANNOTATION_UPDATE_FREQUENCY)?;
-    duration::parse(text).ok().filter(|interval| !interval.is_zero())
+    api::config_node::told_interval(node).ok().flatten()
 }
 
 fn read_node(now: Time, name: &str, node: &Node, world: &World<'_>) -> WorkerNode {
