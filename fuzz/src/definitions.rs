@@ -1,8 +1,8 @@
 //! CustomResourceDefinitions, and objects by their schemas.
 
 use api::json;
-use registry::crd::{self, Definition, Schema};
-use registry::model;
+use schemas::{self, Definition, Schema};
+use kinds::model;
 use serde_json::Value;
 
 use crate::objects::NOW;
@@ -11,13 +11,13 @@ use crate::objects::NOW;
 pub fn definition(bytes: &[u8]) {
     let Ok(parsed) = model::json::parse(bytes) else { return };
     let (mut definition, object) = (parsed.value["definition"].clone(), &parsed.value["object"]);
-    crd::default_definition(&mut definition);
+    schemas::default_definition(&mut definition);
     let once = definition.clone();
-    crd::default_definition(&mut definition);
+    schemas::default_definition(&mut definition);
     assert_eq!(definition, once, "defaulting twice is defaulting once");
-    let _ = crd::validate_definition(&definition, None);
-    let _ = crd::validate_definition(&definition, Some(&once));
-    let _ = crd::definition_warnings(&definition);
+    let _ = schemas::validate_definition(&definition, None);
+    let _ = schemas::validate_definition(&definition, Some(&once));
+    let _ = schemas::definition_warnings(&definition);
     if let Ok(compiled) = Definition::compile(&definition) {
         let _ = compiled.resources();
         for version in &compiled.versions {
@@ -34,12 +34,12 @@ pub fn definition(bytes: &[u8]) {
 
 fn judge(schema: &Schema, object: &Value) {
     let mut object = object.clone();
-    crd::prune(schema, &mut object);
-    assert_eq!(crd::prune(schema, &mut object), Vec::<String>::new(), "what is pruned is gone");
-    crd::default(schema, &mut object);
+    schemas::prune(schema, &mut object);
+    assert_eq!(schemas::prune(schema, &mut object), Vec::<String>::new(), "what is pruned is gone");
+    schemas::default(schema, &mut object);
     let once = object.clone();
-    crd::default(schema, &mut object);
+    schemas::default(schema, &mut object);
     assert_eq!(object, once, "defaulting twice is defaulting once");
-    let _ = crd::validate(schema, &object, None);
-    let _ = crd::validate(schema, &object, Some(&once));
+    let _ = schemas::validate(schema, &object, None);
+    let _ = schemas::validate(schema, &object, Some(&once));
 }

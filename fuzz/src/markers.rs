@@ -8,7 +8,7 @@ use machine::{Machine, Rng, Time};
 use markers::agent::{self, Agent, ContainerNews, Finished, Runtime};
 use markers::controller::{self, Controller, Object, Target, Watched};
 use probe::{NodePolicy, Outcome};
-use registry::model;
+use kinds::model;
 use serde_json::Value;
 
 use crate::objects::NOW;

@@ -4,17 +4,17 @@ use std::sync::{Arc, LazyLock};
 
 use api::{FeatureGates, Gate, json};
 use machine::{Rng, Time};
-use registry::builtin::{Context, Part};
+use kinds::builtin::{Context, Part};
 use registry::deletion::{self, DeleteOptions};
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
-use registry::model;
+use kinds::model;
 use registry::patch;
 use registry::pipeline::{self, World};
 use registry::query::{FieldValidation, Parameters};
-use registry::resource;
+use kinds::resource;
 use registry::state::{Act, Snapshot, State, Stored, WindowLimits, key};
-use registry::table;
+use kinds::table;
 use serde_json::{Value, json};
 
 pub(crate) const NOW: Time = Time::from_secs(1_800_000_000);

@@ -1,8 +1,8 @@
 //! Texts inside requests: selectors, amounts, instants, expressions, paths, URLs.
 
 use api::{FeatureGates, FieldSelector, Quantity, Selector, Timestamp, duration, ip};
-use registry::crd::JsonPath;
-use registry::crd::cel::{self, Budget, OldSelf};
+use schemas::JsonPath;
+use schemas::cel::{self, Budget, OldSelf};
 use registry::query::{self, Continue, Parameters};
 use serde_json::json;
 

@@ -67,7 +67,7 @@ pub const FILES: Table = &[
     ("probes/podready", Package("lifesign-probe")),
     ("probes/timing", Package("lifesign-probe")),
     ("probes/worker", Package("lifesign-probe")),
-    ("protobuf/decode", Package("lifesign-registry")),
+    ("protobuf/decode", Package("lifesign-kinds")),
 ];
 
 /// Returns the files that a package runs.

@@ -1,6 +1,5 @@
 //! What the compiler does not see: files that no module reaches, vectors that nobody runs, cores that touch the world.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use testkit::{table, vectors};
@@ -68,35 +67,56 @@ fn every_source_file_is_reached_by_a_module() {
     assert_eq!(lost, Vec::<String>::new(), "no `mod` reaches these files");
 }
 
+/// Crates of others that a core may use: data and pure code.
+const PURE: &[&str] = &["base64", "imbl", "jiff", "json-patch", "regex", "serde", "serde_json", "thiserror"];
+
+/// Which core knows which, besides `machine` and `api`. ARCHITECTURE.md says why.
+const EDGES: &[(&str, &[&str])] =
+    &[("markers", &["probe"]), ("pods", &["probe"]), ("schemas", &["kinds"]), ("registry", &["kinds", "schemas"])];
+
+/// Returns folder name and names of the dependencies of every package below a folder.
+fn packages(folder: &str) -> Vec<(String, Vec<String>)> {
+    let manifests = files(&root().join(folder), "toml").into_iter().filter(|path| path.ends_with("Cargo.toml"));
+    manifests
+        .map(|manifest| {
+            let folder = manifest.parent().and_then(Path::file_name).expect("a manifest lies in the folder of its package");
+            let text = read(&manifest);
+            let section = text.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+            let lines = section.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+            (
+                folder.to_string_lossy().into_owned(),
+                lines.map(|line| line.split(['.', '=', ' ']).next().unwrap_or_default().to_owned()).collect(),
+            )
+        })
+        .collect()
+}
+
 #[test]
-fn cores_depend_on_nothing_that_touches_the_world() {
-    let allowed: BTreeSet<&str> = [
-        "machine",
-        "api",
-        "probe",
-        "pods",
-        "endpoints",
-        "markers",
-        "profiles",
-        "nodes",
-        "workloads",
-        "registry",
-        "jiff",
-        "json-patch",
-        "serde",
-        "serde_json",
-        "thiserror",
-        "regex",
-        "imbl",
-    ]
-    .into();
-    for manifest in files(&root().join("core"), "toml").into_iter().filter(|path| path.ends_with("Cargo.toml")) {
-        let text = read(&manifest);
-        let section =
-            text.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default().to_owned();
-        for line in section.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
-            assert!(allowed.contains(name), "{}: a core may not depend on {name}", manifest.display());
+fn cores_depend_on_nothing_that_touches_the_world_and_on_no_sibling_that_is_not_listed() {
+    let cores = packages("core");
+    for (core, dependencies) in &cores {
+        let siblings = EDGES.iter().find(|(name, _)| name == core).map_or(&[][..], |(_, known)| known);
+        for name in dependencies {
+            let known = ["machine", "api"].contains(&name.as_str())
+                || siblings.contains(&name.as_str())
+                || PURE.contains(&name.as_str());
+            assert!(known, "core/{core} may not depend on {name}");
+        }
+        for name in siblings {
+            assert!(dependencies.iter().any(|found| found == name), "core/{core} does not use {name}: take the edge away");
+        }
+    }
+    for (name, _) in EDGES {
+        assert!(cores.iter().any(|(core, _)| core == name), "core/{name} does not exist");
+    }
+}
+
+#[test]
+fn shells_know_cores_and_runtime_but_not_their_siblings() {
+    let shells = packages("shell");
+    for (shell, dependencies) in &shells {
+        for name in dependencies.iter().filter(|name| *name != "runtime") {
+            assert!(shells.iter().all(|(sibling, _)| sibling != name), "shell/{shell} may not depend on shell/{name}");
         }
     }
 }

@@ -31,6 +31,7 @@ pub mod probe_rules;
 pub mod quantity;
 pub mod selector;
 pub mod service;
+pub mod status;
 pub mod timestamp;
 pub mod write;
 

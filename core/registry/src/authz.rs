@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::resource::Resource;
-use crate::status::{Status, Subject};
+use api::status::{Status, Subject};
+use kinds::resource::Resource;
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn rules_list_what_may_be_done() {
-        let served = crate::resource::builtins();
+        let served = kinds::resource::builtins();
         let of = |user: &str, group: &str| rules(&who(user, group), "default", served.iter().map(AsRef::as_ref));
         let all = Rule { verbs: vec!["*"], group: "*".into(), resources: vec!["*".into()] };
         assert_eq!(of("a", MASTERS), [all]);

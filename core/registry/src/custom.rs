@@ -6,9 +6,9 @@ use api::FeatureGates;
 use api::field::Error;
 use serde_json::Value;
 
-use crate::builtin::Part;
-use crate::crd::{self, Definition, Version};
 use crate::kind::Kind;
+use kinds::builtin::Part;
+use schemas::{self, Definition, Version};
 
 /// A served version of a definition.
 pub struct Custom {
@@ -28,12 +28,12 @@ enum Extra {
 impl Custom {
     /// Removes what the schema does not know; returns the paths.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        crd::prune(&self.version.schema, object)
+        schemas::prune(&self.version.schema, object)
     }
 
     /// Fills in the defaults of the schema.
     pub fn default(&self, object: &mut Value) {
-        crd::default(&self.version.schema, object);
+        schemas::default(&self.version.schema, object);
     }
 
     /// Removes the fields of gates that are off.
@@ -56,7 +56,7 @@ impl Custom {
             return errors;
         }
         // One place, one error: the particular rules speak first, because they explain better.
-        for error in crd::validate(&self.version.schema, new, old) {
+        for error in schemas::validate(&self.version.schema, new, old) {
             if !errors.iter().any(|known| known.path == error.path) {
                 errors.push(error);
             }

@@ -7,8 +7,8 @@ use api::field::{Error, Path};
 use api::json;
 use machine::Time;
 
-use crate::resource::Resource;
-use crate::status::{Status, Subject};
+use api::status::{Status, Subject};
+use kinds::resource::Resource;
 
 /// The finalizer that makes an owner wait for its dependents.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -228,7 +228,7 @@ mod tests {
     use serde_json::json;
 
     fn pods() -> Resource {
-        crate::resource::builtins().iter().find(|resource| resource.is_core("pods")).unwrap().as_ref().clone()
+        kinds::resource::builtins().iter().find(|resource| resource.is_core("pods")).unwrap().as_ref().clone()
     }
 
     fn pod(phase: &str, node: &str) -> Value {
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn finalizers_hold_an_object() {
-        let maps = crate::resource::builtins().iter().find(|resource| resource.is_core("configmaps")).unwrap().as_ref().clone();
+        let maps = kinds::resource::builtins().iter().find(|resource| resource.is_core("configmaps")).unwrap().as_ref().clone();
         let held = json!({"metadata": {"name": "a", "finalizers": ["x/y"]}});
         let Decision::Mark(marked) = decide(&maps, &held, &DeleteOptions::default(), Time::ZERO) else { panic!("not marked") };
         assert!(!finished(&maps, &marked));

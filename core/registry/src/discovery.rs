@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use serde_json::{Value, json};
 
 use crate::openapi::hash;
-use crate::resource::{Resource, Subresource};
+use kinds::resource::{Resource, Subresource};
 
 /// Returns `APIVersions`, the legacy answer of `/api`; `address` is the host and port of the server.
 pub fn core_versions(address: &str) -> Value {

@@ -8,15 +8,14 @@ use serde_json::Value;
 use api::field::Error;
 use api::json;
 
-use crate::builtin::{self, Builtin, Context, MetaRules, Part};
-use crate::crd;
 use crate::custom::Custom;
 use crate::events;
-use crate::model;
 use crate::pipeline::World;
 use crate::query::FieldValidation;
-use crate::resource::Resource;
-use crate::status::Status;
+use api::status::Status;
+use kinds::builtin::{self, Builtin, Context, MetaRules, Part};
+use kinds::model;
+use kinds::resource::Resource;
 
 /// A served kind.
 #[derive(Clone)]
@@ -111,7 +110,7 @@ impl Kind {
                 builtin::default(*kind, object, context);
                 match kind {
                     Builtin::Service => builtin::assign_service(object, world.cluster_ip.as_deref(), &world.node_ports),
-                    Builtin::CustomResourceDefinition => crd::default_definition(object),
+                    Builtin::CustomResourceDefinition => schemas::default_definition(object),
                     _ => {}
                 }
                 builtin::drop_disabled(*kind, object, None, context);
@@ -139,7 +138,7 @@ impl Kind {
                 builtin::prepare_update(*kind, part, new, old, context);
                 builtin::default(*kind, new, context);
                 if *kind == Builtin::CustomResourceDefinition {
-                    crd::default_definition(new);
+                    schemas::default_definition(new);
                 }
                 builtin::drop_disabled(*kind, new, Some(old), context);
                 stored(*kind, new);
@@ -158,7 +157,7 @@ impl Kind {
             Rules::Virtual => Vec::new(),
             Rules::Builtin(Builtin::CustomResourceDefinition) => {
                 let mut errors = builtin::validate_create(Builtin::CustomResourceDefinition, object, context);
-                errors.extend(crd::validate_definition(object, None));
+                errors.extend(schemas::validate_definition(object, None));
                 errors
             }
             Rules::Builtin(kind) => builtin::validate_create(*kind, &seen(*kind, object), context),
@@ -177,7 +176,7 @@ impl Kind {
             Rules::Builtin(Builtin::CustomResourceDefinition) => {
                 let mut errors = builtin::validate_update(Builtin::CustomResourceDefinition, part, new, old, context);
                 if part == Part::Main {
-                    errors.extend(crd::validate_definition(new, Some(old)));
+                    errors.extend(schemas::validate_definition(new, Some(old)));
                 }
                 errors
             }
@@ -215,7 +214,7 @@ impl Kind {
         match &self.rules {
             Rules::Virtual => Vec::new(),
             Rules::Custom(custom) => custom.version.deprecation.iter().cloned().collect(),
-            Rules::Builtin(Builtin::CustomResourceDefinition) => crd::definition_warnings(new),
+            Rules::Builtin(Builtin::CustomResourceDefinition) => schemas::definition_warnings(new),
             Rules::Builtin(kind) => builtin::warnings(*kind, new, old, context),
         }
     }

@@ -1,10 +1,7 @@
 //! What an API server means, without HTTP and without a disk: types, decoding, versions, patches, deletion, tables.
 
 pub mod authz;
-pub mod base64;
-pub mod builtin;
 pub mod collect;
-pub mod crd;
 pub mod custom;
 pub mod deletion;
 pub mod discovery;
@@ -12,14 +9,10 @@ pub mod events;
 pub mod index;
 pub mod kind;
 pub mod meta;
-pub mod model;
 pub mod openapi;
 pub mod patch;
 pub mod pipeline;
 pub mod query;
-pub mod resource;
 pub mod state;
-pub mod status;
-pub mod table;
 pub mod tokens;
 pub mod watching;

@@ -7,7 +7,7 @@ use api::field::{Error, Path};
 use api::json;
 use machine::{Rng, Time};
 
-use crate::status::{Status, Subject};
+use api::status::{Status, Subject};
 
 /// The letters of generated names: no vowels, no look-alikes, so that no word appears.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

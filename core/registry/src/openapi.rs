@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{self, message_for};
-use crate::resource::Resource;
+use kinds::model::{self, message_for};
+use kinds::resource::Resource;
 use schemas::Schemas;
 
 /// A served resource as its document shows it.

@@ -9,12 +9,12 @@ use api::field::{Error, Path};
 use api::json;
 use machine::Rng;
 
-use crate::builtin::{self, Builtin, Context, Part};
 use crate::deletion::{self, Decision, DeleteOptions};
 use crate::kind::Kind;
 use crate::meta::{self, UpdateForm};
 use crate::state::{Act, Expect, Snapshot, Stored, Write, key};
-use crate::status::{Status, Subject};
+use api::status::{Status, Subject};
+use kinds::builtin::{self, Builtin, Context, Part};
 
 /// What a write would do.
 #[derive(Debug)]

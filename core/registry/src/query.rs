@@ -3,8 +3,8 @@
 use api::field::{Error, ErrorKind, Path};
 use api::{FieldSelector, Selector};
 
-use crate::base64;
-use crate::status::Status;
+use api::status::Status;
+use kinds::base64;
 
 /// How the version of a list is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::authz::Identity;
 use crate::state::{Snapshot, key};
-use crate::status::{Status, Subject};
+use api::status::{Status, Subject};
 
 /// Who signs the tokens, and for whom they are if the request does not say.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

@@ -57,7 +57,7 @@ impl Found {
                 if value["method"] == "PATCH" {
                     self.patches.push(value["body"].clone());
                 }
-                if let Some(bytes) = value["base64"].as_str().and_then(|text| registry::base64::decode(text).ok()) {
+                if let Some(bytes) = value["base64"].as_str().and_then(|text| kinds::base64::decode(text).ok()) {
                     self.protobuf.push(bytes);
                 }
                 members.values().for_each(|member| self.look(member));

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::RwLock;
 use std::time::SystemTime;
 
+use api::status::Status;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use registry::authz::Identity;
-use registry::status::Status;
 
 /// The group of everybody who is known.
 const AUTHENTICATED: &str = "system:authenticated";

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use api::config_node::{ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS};
 use api::json;
+use api::status::Status;
 use registry::collect::{Collect, Graph};
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
 use registry::state::{Change, ChangeType, Key, Snapshot, Stored, key, prefix};
-use registry::status::Status;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -263,7 +263,7 @@ async fn change_metadata(
         change(metadata);
         Ok((object, UpdateForm::Patch))
     };
-    server.update_object(kind, registry::builtin::Part::Main, namespace, name, false, next).await.map(drop)
+    server.update_object(kind, kinds::builtin::Part::Main, namespace, name, false, next).await.map(drop)
 }
 
 /// Deletes the events that have grown old.

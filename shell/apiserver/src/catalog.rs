@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kinds::resource::{self, Resource};
 use registry::custom;
 use registry::kind::Kind;
-use registry::resource::{self, Resource};
 use registry::state::Snapshot;
 
 /// The kinds that are served, and how to find them.

@@ -12,11 +12,11 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
+use api::status::{Status, Subject};
 use api::{FieldSelector, json};
 use registry::authz::{self, Ask, Grant};
 use registry::kind::Kind;
 use registry::state::{Snapshot, key, prefix};
-use registry::status::{Status, Subject};
 
 use crate::reply::Reply;
 use crate::request::{self, Target};

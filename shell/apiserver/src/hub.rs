@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use api::status::Status;
 use registry::state::{Answer, Change, Snapshot, State, Stored, WindowLimits, Write};
-use registry::status::Status;
 use runtime::Clock;
 use tokio::sync::{mpsc, oneshot, watch};
 

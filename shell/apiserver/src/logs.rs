@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::json;
+use api::status::Status;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use registry::state::key;
-use registry::status::Status;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Which form an answer takes: read from `Accept`.
 
-use registry::status::Status;
+use api::status::Status;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

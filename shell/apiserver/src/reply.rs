@@ -1,5 +1,6 @@
 //! Answers: bytes out of the store where possible, headers that clients expect.
 
+use api::status::Status;
 use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
@@ -7,7 +8,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use registry::kind::Kind;
 use registry::state::Stored;
-use registry::status::Status;
 use serde_json::Value;
 
 use crate::negotiate::Encoding;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use api::FeatureGates;
+use api::status::Status;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName};
 use http::{Method, Request, StatusCode};
@@ -16,7 +17,6 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use machine::Rng;
 use registry::authz::Identity;
 use registry::query::Parameters;
-use registry::status::Status;
 use runtime::Clock;
 use tokio::sync::Semaphore;
 

@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 use api::json;
-use registry::builtin::service::{cluster_ip, set_cluster_ip};
+use api::status::Status;
+use kinds::builtin::service::{cluster_ip, set_cluster_ip};
 use registry::state::Snapshot;
-use registry::status::Status;
 use serde_json::Value;
 
 use crate::server::Server;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use api::crds;
 use api::marker_rules::validate_pod_probe_marker;
-use registry::crd::{Definition, default_definition, prune, validate, validate_definition};
+use schemas::{Definition, default_definition, prune, validate, validate_definition};
 use serde_json::{Value, json};
 use testkit::vectors::{cases, yaml};
 
@@ -100,7 +100,7 @@ fn the_embedded_server_gives_the_errors_of_the_vectors() {
     for (name, case) in cases(&path).unwrap() {
         let (mut new, old) = (case["given"]["object"].clone(), case["given"].get("old"));
         custom.prune(&mut new);
-        let errors = custom.validate(&new, old, registry::builtin::Part::Main);
+        let errors = custom.validate(&new, old, kinds::builtin::Part::Main);
         let got: BTreeSet<(&str, &str)> = errors.iter().map(|error| (error.path.as_str(), error.kind.name())).collect();
         let text = |error: &'_ Value, key: &str| error[key].as_str().unwrap_or_default().to_owned();
         let expected: BTreeSet<(String, String)> = case["expect"]["errors"]

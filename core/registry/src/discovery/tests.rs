@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::resource::builtins;
+use kinds::resource::builtins;
 
 /// Returns the built-in resources and a custom one of two versions.
 fn resources() -> Vec<Arc<Resource>> {

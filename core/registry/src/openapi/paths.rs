@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::{list_name, schema_name, status_name};
 use super::{Gvk, gvk_value, reference, root};
-use crate::model::{self, message_for};
-use crate::resource::{Resource, Subresource};
+use kinds::model::{self, message_for};
+use kinds::resource::{Resource, Subresource};
 
 /// What a request can do, and under which names documents have it.
 struct Action {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Gvk, gvk_value, reference};
-use crate::crd::open_api_schema;
-use crate::model::{Apply, Field, Message, Type, object_meta};
-use crate::resource::Resource;
+use kinds::model::{Apply, Field, Message, Type, object_meta};
+use kinds::resource::Resource;
+use schemas::open_api_schema;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 /// What is said about the two fields that every kind has.

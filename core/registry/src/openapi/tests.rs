@@ -1,5 +1,5 @@
 use super::*;
-use crate::resource::builtins;
+use kinds::resource::builtins;
 
 fn of(group: &str) -> Value {
     let resources = builtins();

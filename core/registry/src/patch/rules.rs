@@ -2,7 +2,7 @@
 //!
 //! Every map merges member by member; every list that the model has no key for is replaced whole.
 
-use crate::model::{self, Apply, Type};
+use kinds::model::{self, Apply, Type};
 
 /// How a list meets the list of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! CustomResourceDefinitions: names are accepted, versions are served, and the objects go before the definition.
 
-use registry::crd;
+use api::status::Status;
+use kinds::resource::{self, Resource};
 use registry::deletion::{DeleteOptions, Propagation};
-use registry::resource::{self, Resource};
 use registry::state::{Stored, key, prefix};
-use registry::status::Status;
 use serde_json::Value;
 
 use super::remove_finalizer;
@@ -32,7 +31,7 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
     let builtins: Vec<&Resource> = builtins.iter().map(|resource| resource.as_ref()).collect();
     let change = |current: &Stored| {
         let mut object = current.object();
-        object["status"] = crd::accept_names(&object, &others, &builtins, now);
+        object["status"] = schemas::accept_names(&object, &others, &builtins, now);
         Ok(object)
     };
     let catalog = server.catalog();
@@ -71,7 +70,7 @@ async fn finish(server: &Server, name: &str, definition: &Value) -> Result<(), S
         return Ok(()); // their own end brings us back here
     }
     let kind = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("definitions are built in");
-    match remove_finalizer(server, kind, "", name, crd::CLEANUP_FINALIZER).await {
+    match remove_finalizer(server, kind, "", name, schemas::CLEANUP_FINALIZER).await {
         Err(status) if status.code != 404 => Err(status),
         _ => {
             server.refresh_catalog();

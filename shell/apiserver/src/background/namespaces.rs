@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use api::json;
-use registry::builtin::Part;
+use api::status::Status;
+use kinds::builtin::Part;
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
 use registry::state::Stored;
-use registry::status::Status;
 use serde_json::{Value, json};
 
 use super::namespace_key;

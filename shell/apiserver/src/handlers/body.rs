@@ -1,8 +1,8 @@
 //! Reading bodies: JSON, YAML or protobuf becomes one JSON value.
 
+use api::status::Status;
 use http::header::CONTENT_TYPE;
-use registry::model;
-use registry::status::Status;
+use kinds::model;
 use serde_json::Value;
 
 use crate::server::Call;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use api::status::Status;
 use http::StatusCode;
-use registry::builtin::Builtin;
+use kinds::builtin::Builtin;
 use registry::deletion::DeleteOptions;
 use registry::kind::Kind;
 use registry::pipeline::{self, Prepared};
 use registry::query;
 use registry::state::{Refused, Stored};
-use registry::status::Status;
 use serde_json::json;
 
 use crate::handlers::body;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use api::status::Status;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HOST, IF_NONE_MATCH, LOCATION, VARY};
+use kinds::resource::Resource;
 use registry::discovery::Root;
-use registry::resource::Resource;
-use registry::status::Status;
 use registry::{discovery as documents, openapi};
 use serde_json::json;
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::status::Status;
 use bytes::BytesMut;
 use http::StatusCode;
+use kinds::table;
 use registry::kind::Kind;
 use registry::query::{self, Continue, ListQuery, Version};
 use registry::state::{Snapshot, Stored};
-use registry::status::Status;
-use registry::table;
 use serde_json::{Value, json};
 
 use crate::negotiate::{Encoding, Form};

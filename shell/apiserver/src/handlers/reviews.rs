@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use api::json;
+use api::status::Status;
 use http::StatusCode;
 use registry::authz::{self, Ask};
 use registry::kind::Kind;
 use registry::query;
-use registry::status::Status;
 use serde_json::{Value, json};
 
 use crate::handlers::{body, subresources, write};

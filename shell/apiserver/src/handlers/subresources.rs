@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use api::json;
+use api::status::{Status, Subject};
 use http::StatusCode;
-use registry::builtin::{Builtin, Part};
+use kinds::builtin::{Builtin, Part};
 use registry::deletion::DeleteOptions;
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
 use registry::query;
 use registry::state::Stored;
-use registry::status::{Status, Subject};
 use serde_json::{Value, json};
 
 use crate::handlers::{body, read, write};
@@ -149,7 +149,7 @@ fn scale_of(kind: &Kind, object: &Value) -> Value {
     }
     let metadata = |field: &str| object["metadata"][field].clone();
     let number = |path: &[&str]| json::int(object, path).unwrap_or(0);
-    let selector = json::at(object, &["spec", "selector"]).map(registry::table::label_selector).unwrap_or_default();
+    let selector = json::at(object, &["spec", "selector"]).map(kinds::table::label_selector).unwrap_or_default();
     json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::json;
+use api::status::Status;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
 use http::StatusCode;
@@ -13,7 +14,6 @@ use http_body_util::{BodyExt, StreamBody};
 use registry::kind::Kind;
 use registry::query::{self, WatchStart};
 use registry::state::{Change, ChangeType, Snapshot, Stored};
-use registry::status::Status;
 use registry::watching::{self, Seen};
 use serde_json::{Value, json};
 use tokio::time::Instant;

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use api::json;
+use api::status::Status;
 use http::StatusCode;
-use registry::builtin::{self, Builtin, Part};
+use kinds::builtin::{self, Builtin, Part};
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
 use registry::patch::{self, PatchError};
 use registry::pipeline::{self, Prepared, World};
 use registry::query::{self, FieldValidation};
 use registry::state::{Refused, Snapshot, Stored};
-use registry::status::Status;
 use serde_json::Value;
 
 use crate::handlers::body::{self, Read};
