@@ -8,6 +8,7 @@ mod errno;
 mod grpc;
 mod http;
 mod lookup;
+mod pace;
 mod socket;
 mod tcp;
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 /// Steps into which the wait is cut: a pause of half the timeout is seen up to a sixteenth of it.
@@ -34,7 +35,8 @@ impl Deadline {
     /// Waits until the time is up and returns the worst delay of a wake-up. May be dropped and called again.
     pub async fn passed(&mut self) -> Duration {
         loop {
-            tokio::time::sleep_until(self.next).await;
+            // Whatever the budget of the task: an attempt that always has something to read must still find its end.
+            unconstrained(tokio::time::sleep_until(self.next)).await;
             let now = Instant::now();
             self.lag = self.lag.max(now - self.next);
             if now >= self.at {
@@ -62,6 +64,22 @@ mod tests {
         }
         let lag = waiting.await;
         assert!(lag * 2 >= timeout, "{lag:?}");
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_always_has_something_to_do_still_ends() {
+        let begun = std::time::Instant::now();
+        let busy = async {
+            while begun.elapsed() < Duration::from_secs(10) {
+                tokio::task::consume_budget().await;
+            }
+        };
+        let mut deadline = Deadline::after(Duration::from_millis(20));
+        tokio::select! {
+            biased;
+            () = busy => panic!("the deadline was not looked at"),
+            _ = deadline.passed() => {}
+        }
     }
 
     /// Polls once.

@@ -9,6 +9,8 @@ use crate::outcome::{Cause, OUTPUT_BYTES_MAX, Report, Said, Tries, unanswered};
 
 /// How many redirects are followed; Go's client.
 const REDIRECTS_MAX: u8 = 9;
+/// How many interim answers (100, 102 to 199) one request may have; Go's client.
+const INTERIM_MAX: u8 = 5;
 
 /// What came back, or did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct Exchange {
     shows_body: bool,
     timeout: Duration,
     redirects: u8,
+    /// Interim answers to the request that is under way.
+    interim: u8,
     tries: Tries,
     /// The status whose body is read.
     status: u16,
@@ -66,7 +70,7 @@ impl Exchange {
     /// Returns the attempt that begins with sending `request`; see [`shows_body`](super::shows_body).
     pub fn new(request: impl Into<Arc<Request>>, shows_body: bool, timeout: Duration) -> Exchange {
         let tries = Tries::default();
-        Exchange { first: request.into(), redirected: None, shows_body, timeout, redirects: 0, tries, status: 0 }
+        Exchange { first: request.into(), redirected: None, shows_body, timeout, redirects: 0, interim: 0, tries, status: 0 }
     }
 
     /// Returns the request to send, or that is under way.
@@ -87,7 +91,7 @@ impl Exchange {
                     return Step::Done(report);
                 }
                 self.redirected = None;
-                (self.redirects, self.status) = (0, 0);
+                (self.redirects, self.interim, self.status) = (0, 0, 0);
                 Step::Send
             }
         }
@@ -98,10 +102,19 @@ impl Exchange {
             (200..=299, _) => self.read(status, OUTPUT_BYTES_MAX),
             (301 | 302 | 303 | 307 | 308, location) if !location.is_empty() => self.redirect(status, location),
             (300..=399, _) => Step::Done(self.warning(status, "")),
-            (100 | 102..=199, _) => Step::Wait,
+            (100 | 102..=199, _) => self.interim(),
             _ if self.shows_body && status >= 400 => self.read(status, SHOWN_BYTES_MAX),
             _ => Step::Done(failure(status, failure_message(status, None), Vec::new())),
         }
+    }
+
+    /// An answer that announces another one. A server that never gets to it must not be listened to for ever.
+    fn interim(&mut self) -> Step {
+        if self.interim == INTERIM_MAX {
+            return Step::Done(Report::failure(format!("more than {INTERIM_MAX} interim answers (1xx) before the final one")));
+        }
+        self.interim += 1;
+        Step::Wait
     }
 
     fn read(&mut self, status: u16, max: usize) -> Step {
@@ -144,6 +157,7 @@ impl Exchange {
             ));
         }
         self.redirects += 1;
+        self.interim = 0;
         self.redirected = Some(self.request().redirected(url, absolute));
         Step::Send
     }

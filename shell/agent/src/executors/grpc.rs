@@ -17,6 +17,8 @@ use crate::lag::Deadline;
 
 /// More than this is no answer to a health check.
 const MESSAGE_MAX: usize = 4096;
+/// Nor is a list of headers longer than this.
+const HEADERS_MAX: u32 = 64 << 10;
 
 /// The gRPC probe of a worker.
 #[derive(Clone, Debug)]
@@ -65,7 +67,9 @@ impl GrpcProbe {
 
     async fn check(&self, address: &SocketAddr, timeout: Duration) -> Result<GrpcAnswer, Cause> {
         let stream = lookup::connect_to(address).await?.into_tokio().map_err(|error| Cause::Errno(errno::name(error)))?;
-        let (client, mut connection) = h2::client::handshake(stream).await.map_err(cause)?;
+        let mut builder = h2::client::Builder::new();
+        builder.enable_push(false).max_header_list_size(HEADERS_MAX);
+        let (client, mut connection) = builder.handshake(stream).await.map_err(cause)?;
         let call = self.call(client, address, timeout);
         tokio::pin!(call);
         tokio::select! {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::socket::Socket;
 use super::{errno, lookup};
 use crate::lag::Deadline;
-use response::{Body, Framing, Head};
+use response::{Body, Buffer, Framing, HeadReader};
 
 /// Room for an answer: nearly every one fits.
 const BUFFER: usize = 2048;
@@ -31,8 +31,6 @@ pub struct HttpProbe {
     /// Where it goes, unless a name must be looked up.
     address: Option<SocketAddr>,
     shows_body: bool,
-    /// The target is another machine, perhaps: closing may take time.
-    far: bool,
 }
 
 impl HttpProbe {
@@ -41,7 +39,7 @@ impl HttpProbe {
         let request = Request::new(action, target);
         let wire = request.as_ref().map(wire).unwrap_or_default();
         let address = request.as_ref().ok().and_then(address);
-        HttpProbe { request, wire, address, shows_body: shows_body(action, host_network), far: !action.host.is_empty() }
+        HttpProbe { request, wire, address, shows_body: shows_body(action, host_network) }
     }
 
     /// Returns the address that it asks, if no name has to be looked up.
@@ -120,7 +118,7 @@ impl Attempt<'_> {
                 },
                 Step::Done(report) => {
                     if let Some(connection) = connection {
-                        connection.close(self.probe.far);
+                        connection.close();
                     }
                     return report;
                 }
@@ -200,10 +198,10 @@ impl Stream {
         }
     }
 
-    async fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Cause> {
-        buffer.reserve(BUFFER / 2);
+    async fn receive(&mut self, buffer: &mut Buffer) -> Result<usize, Cause> {
+        let buffer = buffer.room(BUFFER / 2);
         match self {
-            Stream::Plain(socket) => socket.receive(buffer).await.map_err(system),
+            Stream::Plain(socket) => socket.receive(buffer).await,
             Stream::Tls(stream) => stream.read_buf(buffer).await.map_err(tls::cause),
         }
     }
@@ -212,22 +210,20 @@ impl Stream {
 /// A connection on which the answers to one request arrive.
 struct Connection {
     stream: Stream,
-    /// Read, but not looked at.
-    buffer: Vec<u8>,
+    /// Read, but not used yet.
+    buffer: Buffer,
 }
 
 impl Connection {
     fn new(stream: Stream) -> Connection {
-        Connection { stream, buffer: Vec::with_capacity(BUFFER) }
+        Connection { stream, buffer: Buffer::with_capacity(BUFFER) }
     }
 
     /// Reads a status line and headers.
     async fn head(&mut self, framing: &mut Framing) -> Result<Answer, Cause> {
+        let mut reader = HeadReader::default();
         loop {
-            if !self.buffer.is_empty()
-                && let Some((head, length)) = Head::parse(&self.buffer).map_err(|error| Cause::Protocol(error.to_string()))?
-            {
-                self.buffer.drain(..length);
+            if let Some(head) = reader.take(&mut self.buffer).map_err(|error| Cause::Protocol(error.to_string()))? {
                 *framing = head.framing;
                 return Ok(Answer::Head { status: head.status, location: head.location });
             }
@@ -240,11 +236,9 @@ impl Connection {
     /// Reads a body.
     async fn body(&mut self, body: &mut Body) -> Result<Answer, Cause> {
         loop {
-            let used = match body.take(&self.buffer) {
-                Ok(used) => used,
-                Err(_) => return Ok(Answer::Body { bytes: std::mem::take(&mut body.bytes), whole: false }),
-            };
-            self.buffer.drain(..used);
+            if body.take(&mut self.buffer).is_err() {
+                return Ok(Answer::Body { bytes: std::mem::take(&mut body.bytes), whole: false });
+            }
             if body.is_done() {
                 return Ok(Answer::Body { bytes: std::mem::take(&mut body.bytes), whole: true });
             }
@@ -257,9 +251,9 @@ impl Connection {
         }
     }
 
-    fn close(self, far: bool) {
+    fn close(self) {
         match self.stream {
-            Stream::Plain(socket) => socket.close(far),
+            Stream::Plain(socket) => socket.close(),
             // Closed in the background.
             Stream::Tls(_) => {}
         }

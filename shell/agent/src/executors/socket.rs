@@ -8,14 +8,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use probe::outcome::Cause;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 
-/// How long a close may wait for the peer to confirm; the kubelet's.
-const LINGER: Duration = Duration::from_secs(1);
+use super::errno as errnos;
+use super::pace::{Pace, Paced, TOO_LONG};
 
 /// A connection, or one that is being made.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(super) struct Socket {
     fd: Registration,
     /// The peer has said all that it was asked for; closing need not be abrupt.
     finished: bool,
+    pace: Pace,
 }
 
 #[derive(Debug)]
@@ -39,9 +41,10 @@ impl Socket {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_linger(&fd, Some(LINGER))?;
         match rustix::net::connect(&fd, address) {
-            Ok(()) | Err(Errno::INPROGRESS) => Ok(Socket { fd: Registration::None(fd), finished: false }),
+            Ok(()) | Err(Errno::INPROGRESS) => {
+                Ok(Socket { fd: Registration::None(fd), finished: false, pace: Pace::default() })
+            }
             Err(error) => Err(error),
         }
     }
@@ -76,7 +79,15 @@ impl Socket {
     }
 
     /// Appends what has arrived to a buffer, within its capacity; 0: the peer has closed.
-    pub(super) async fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
+    pub(super) async fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Cause> {
+        if self.pace.must_yield() {
+            tokio::task::yield_now().await;
+        }
+        let length = self.read(buffer).await.map_err(|error| Cause::Errno(errnos::name(error)))?;
+        if self.pace.count(length) { Ok(length) } else { Err(Cause::Protocol(TOO_LONG.to_owned())) }
+    }
+
+    async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
         if let Registration::None(_) = self.fd {
             self.register(crate::readiness::readable)?;
         }
@@ -118,26 +129,22 @@ impl Socket {
 
     /// Closes in good order, after the peer has done what it was asked for.
     ///
-    /// That waits for the peer's confirmation: no time at all on this machine, but a far one is not waited for on this thread.
-    pub(super) fn close(mut self, far: bool) {
+    /// The kernel does so in the background. To linger, as the kubelet does, would hold this thread up to a second until a
+    /// peer confirms, and a peer that reads nothing never does.
+    pub(super) fn close(mut self) {
         self.finished = true;
-        if far {
-            tokio::task::spawn_blocking(move || drop(self));
-        }
     }
 
     /// Hands the connection, which is established, to the runtime.
-    ///
-    /// It is closed in the background from now on: who holds it may drop it at any moment, and must not wait then.
-    pub(super) fn into_tokio(mut self) -> Result<TcpStream, Errno> {
-        sockopt::set_socket_linger(self.as_fd(), None)?;
+    pub(super) fn into_tokio(mut self) -> Result<Paced, Errno> {
         self.finished = true;
         let fd = match std::mem::replace(&mut self.fd, Registration::Moving) {
             Registration::None(fd) => fd,
             Registration::Done(fd) => fd.into_inner(),
             Registration::Moving => return Err(Errno::BADF),
         };
-        TcpStream::from_std(fd.into()).map_err(errno)
+        let stream = TcpStream::from_std(fd.into()).map_err(errno)?;
+        Ok(Paced::new(stream, std::mem::take(&mut self.pace)))
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -150,7 +157,7 @@ impl Socket {
 }
 
 impl Drop for Socket {
-    /// A peer that did not answer may be gone: waiting for it to confirm would hold up every other probe of this thread.
+    /// A peer that did not answer may be gone, or send for ever: it is told at once that nobody reads any more.
     fn drop(&mut self) {
         if !self.finished && !matches!(self.fd, Registration::Moving) {
             let _ = sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));

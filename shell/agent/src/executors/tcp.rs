@@ -72,8 +72,8 @@ impl Place {
     /// Connects and closes.
     async fn visit(&self) -> Result<(), Cause> {
         match self {
-            Place::Address(address) => lookup::connect_to(address).await?.close(false),
-            Place::Name(host, port) => lookup::connect(host, *port).await?.close(true),
+            Place::Address(address) => lookup::connect_to(address).await?.close(),
+            Place::Name(host, port) => lookup::connect(host, *port).await?.close(),
         }
         Ok(())
     }

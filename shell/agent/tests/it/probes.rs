@@ -1,6 +1,9 @@
 //! Probe attempts against real sockets.
 
+use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use agent::executors::{GrpcProbe, HttpProbe, TcpProbe};
@@ -164,6 +167,106 @@ async fn what_is_no_http_is_a_failure() {
     }
 }
 
+/// A server that sends `head` and then `again` for as long as somebody takes it; it runs on a thread of its own.
+fn flood(head: &'static [u8], again: &[u8]) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let again = again.repeat(16_384 / again.len());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut sent = stream.write_all(head);
+        while sent.is_ok() {
+            sent = stream.write_all(&again);
+        }
+    });
+    port
+}
+
+/// Carries out an attempt next to a task that always wants to run, on one thread, and returns how often that one had its turn.
+fn beside_another<F: Future<Output = Report> + Send + 'static>(attempt: F) -> (Report, usize) {
+    let (done, report) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let seen = runtime.block_on(async {
+            let turns = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&turns);
+            let other = tokio::spawn(async move {
+                loop {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let report = tokio::spawn(attempt).await.unwrap();
+            other.abort();
+            (report, turns.load(Ordering::Relaxed))
+        });
+        done.send(seen).unwrap();
+    });
+    report.recv_timeout(Duration::from_secs(15)).expect("the attempt ends by itself, long before its timeout")
+}
+
+#[test]
+fn a_target_that_never_stops_answering_is_given_up_and_lets_others_run() {
+    let endless: [(&str, &[u8], &[u8]); 6] = [
+        ("interim answers", b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        ("headers", b"HTTP/1.1 200 OK\r\n", b"a:\n"),
+        ("one header", b"HTTP/1.1 200 OK\r\nx: ", b"y"),
+        ("an extension of a chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;", b"y"),
+        ("trailers", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"a:\n"),
+        ("no line", b"HTTP/1.1 200 OK", b" "),
+    ];
+    for (what, head, again) in endless {
+        let port = flood(head, again);
+        let (report, turns) = beside_another(async move { http(&get(port, "/")).run(LONG).await });
+        assert_eq!(report.outcome, Outcome::Failure, "{what}: {report:?}");
+        if what == "interim answers" {
+            assert!(report.message.contains("interim"), "{report:?}");
+        }
+        if matches!(what, "headers" | "trailers") {
+            // A mebibyte in slices of 16 KiB.
+            assert!(turns >= 32, "{what}: {turns}");
+        }
+    }
+}
+
+#[test]
+fn a_grpc_server_that_floods_is_given_up_and_lets_others_run() {
+    // SETTINGS, then frames without end: empty SETTINGS, PINGs, and interim headers of stream 1.
+    let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let ping: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let interim: &[u8] = &[0, 0, 5, 1, 4, 0, 0, 0, 1, 0x08, 3, b'1', b'0', b'3'];
+    for (what, again) in [("settings", settings), ("pings", ping), ("interim headers", interim)] {
+        let port = flood(&[0, 0, 0, 4, 0, 0, 0, 0, 0], again);
+        let action = GrpcAction { port: port.into(), service: String::new() };
+        let (report, turns) = beside_another(async move { GrpcProbe::new(&action, &TARGET).run(LONG).await });
+        assert_eq!(report.outcome, Outcome::Failure, "{what}: {report:?}");
+        assert!(turns > 0, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_reads_nothing_does_not_hold_up_the_close() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            held.push(stream);
+        }
+    });
+    // More than the peer's kernel takes for it.
+    let long = HttpHeader { name: "X-Long".to_owned(), value: "x".repeat(300_000) };
+    let probe = http(&HttpGetAction { http_headers: vec![long], ..get(port, "/") });
+    let before = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(probe.run(LONG).await.outcome, Outcome::Success);
+    }
+    // Five times a second if a close waited for the peer.
+    assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+}
+
 /// Returns a port on which nobody listens.
 async fn silent_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
@@ -245,7 +348,6 @@ async fn many_attempts_at_once_do_not_disturb_each_other() {
 
 #[tokio::test]
 async fn https_needs_no_certificate_to_be_believed() {
-    use std::sync::Arc;
     let made = rcgen::generate_simple_self_signed(vec!["somebody.example".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

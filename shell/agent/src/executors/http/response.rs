@@ -3,8 +3,8 @@
 //! Pure, and indifferent to how the bytes were cut on their way: every function may be asked again with more of them. Lines may
 //! end with a bare line feed, as Go's client allows; anything else out of shape is an error, never a guess.
 
-/// Status line and headers together; Go allows 10 MiB, but a probe has better things to do.
-pub(super) const HEAD_MAX: usize = 1 << 20;
+/// A line of a head or between chunks; whole answers are limited by [`super::super::pace`].
+const LINE_MAX: usize = 64 << 10;
 
 /// What is wrong with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,46 +39,90 @@ pub(super) enum Framing {
     UntilClose,
 }
 
-impl Head {
-    /// Parses a head and returns its length too; `None`: it is not complete.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Malformed> {
-        let Some(length) = head_length(bytes) else {
-            // A wrong beginning need not be waited for: a TLS or HTTP/2 server will never say more.
-            let start = &bytes[..bytes.len().min(5)];
-            return match () {
-                () if !b"HTTP/".starts_with(start) => Err(Malformed::StatusLine),
-                () if bytes.len() > HEAD_MAX => Err(Malformed::TooLarge),
-                () => Ok(None),
-            };
-        };
-        let mut lines = bytes[..length].split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        let status = status(lines.next().unwrap_or_default()).ok_or(Malformed::StatusLine)?;
-        let mut fields = Fields::default();
-        for line in lines.take_while(|line| !line.is_empty()) {
-            fields.take(line)?;
+/// What has arrived and is not used yet; every byte is looked at once, however the bytes were cut on their way.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    /// What lies before is used.
+    start: usize,
+    /// No line ends between `start` and here.
+    searched: usize,
+}
+
+impl Buffer {
+    pub(super) fn with_capacity(capacity: usize) -> Buffer {
+        Buffer { bytes: Vec::with_capacity(capacity), ..Buffer::default() }
+    }
+
+    /// Returns the bytes to append to, with room for so many more.
+    pub(super) fn room(&mut self, length: usize) -> &mut Vec<u8> {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
         }
-        let framing = match fields {
-            _ if status < 200 || status == 204 || status == 304 => Framing::Length(0),
-            Fields { chunked: true, .. } => Framing::Chunked,
-            Fields { length: Some(length), .. } => Framing::Length(length),
-            Fields { .. } => Framing::UntilClose,
+        self.bytes.reserve(length);
+        &mut self.bytes
+    }
+
+    /// Returns all that is there.
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Uses so many bytes.
+    fn skip(&mut self, length: usize) {
+        self.start += length;
+        self.searched = self.searched.max(self.start);
+    }
+
+    /// Uses a line and returns it without its end; `None`: it is not complete.
+    fn line(&mut self) -> Result<Option<&[u8]>, Malformed> {
+        let Some(end) = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.bytes.len();
+            return if self.bytes.len() - self.start > LINE_MAX { Err(Malformed::TooLarge) } else { Ok(None) };
         };
-        Ok(Some((Head { status, location: fields.location, framing }, length)))
+        let (start, end) = (self.start, self.searched + end);
+        (self.start, self.searched) = (end + 1, end + 1);
+        let line = &self.bytes[start..end];
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 }
 
-/// Returns the length of a head with its empty line.
-fn head_length(bytes: &[u8]) -> Option<usize> {
-    let mut line_start = 0;
-    while let Some(end) = bytes[line_start..].iter().position(|byte| *byte == b'\n') {
-        let line = &bytes[line_start..line_start + end];
-        let next = line_start + end + 1;
-        if line_start > 0 && matches!(line, b"" | b"\r") {
-            return Some(next);
+/// Reads one head.
+#[derive(Debug, Default)]
+pub(super) struct HeadReader {
+    status: Option<u16>,
+    fields: Fields,
+}
+
+impl HeadReader {
+    /// Takes what it can use; `None`: the head is not complete.
+    pub(super) fn take(&mut self, buffer: &mut Buffer) -> Result<Option<Head>, Malformed> {
+        let start = buffer.rest();
+        // A wrong beginning need not be waited for: a TLS or HTTP/2 server will never say more.
+        if self.status.is_none() && !b"HTTP/".starts_with(&start[..start.len().min(5)]) {
+            return Err(Malformed::StatusLine);
         }
-        line_start = next;
+        while let Some(line) = buffer.line()? {
+            match self.status {
+                None => self.status = Some(status(line).ok_or(Malformed::StatusLine)?),
+                Some(status) if line.is_empty() => return Ok(Some(self.head(status))),
+                Some(_) => self.fields.take(line)?,
+            }
+        }
+        Ok(None)
     }
-    None
+
+    fn head(&mut self, status: u16) -> Head {
+        let framing = match &self.fields {
+            _ if status < 200 || status == 204 || status == 304 => Framing::Length(0),
+            Fields { chunked: true, .. } => Framing::Chunked,
+            Fields { length: Some(length), .. } => Framing::Length(*length),
+            Fields { .. } => Framing::UntilClose,
+        };
+        Head { status, location: self.fields.location.take(), framing }
+    }
 }
 
 /// Parses `HTTP/1.1 200 OK`; the reason may be missing.
@@ -181,48 +225,43 @@ impl Body {
         matches!(self.state, State::Complete | State::UntilClose) || self.bytes.len() >= self.max
     }
 
-    /// Takes bytes and returns how many it used; it wants the rest again, with more behind it.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
-        let mut used = 0;
+    /// Takes what it can use.
+    pub(super) fn take(&mut self, buffer: &mut Buffer) -> Result<(), Malformed> {
         while !self.is_done() {
-            let rest = &bytes[used..];
-            let step = match self.state {
-                State::UntilClose => self.data(rest, u64::MAX).0,
+            let before = buffer.rest().len();
+            match self.state {
+                State::UntilClose => drop(self.data(buffer, u64::MAX)),
                 State::Data(left) => {
-                    let (length, left) = self.data(rest, left);
+                    let left = self.data(buffer, left);
                     self.state = if left == 0 { State::Complete } else { State::Data(left) };
-                    length
                 }
                 State::ChunkData(left) => {
-                    let (length, left) = self.data(rest, left);
+                    let left = self.data(buffer, left);
                     self.state = if left == 0 { State::ChunkEnd } else { State::ChunkData(left) };
-                    length
                 }
-                State::ChunkSize | State::ChunkEnd | State::Trailer => self.line(rest)?,
-                State::Complete => 0,
-            };
-            if step == 0 {
+                State::ChunkSize | State::ChunkEnd | State::Trailer => self.line(buffer)?,
+                State::Complete => {}
+            }
+            if buffer.rest().len() == before {
                 break;
             }
-            used += step;
         }
-        Ok(used)
+        Ok(())
     }
 
-    /// Takes data; returns how much, and how much of `left` is still to come.
-    fn data(&mut self, bytes: &[u8], left: u64) -> (usize, u64) {
+    /// Takes data; returns how much of `left` is still to come.
+    fn data(&mut self, buffer: &mut Buffer, left: u64) -> u64 {
+        let bytes = buffer.rest();
         let length = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let kept = length.min(self.max - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..kept]);
-        (length, left - length as u64)
+        buffer.skip(length);
+        left - length as u64
     }
 
-    /// Takes a line between data; 0: it is not complete.
-    fn line(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
-        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
-            return if bytes.len() > HEAD_MAX { Err(Malformed::TooLarge) } else { Ok(0) };
-        };
-        let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    /// Takes a line between data, if it is complete.
+    fn line(&mut self, buffer: &mut Buffer) -> Result<(), Malformed> {
+        let Some(line) = buffer.line()? else { return Ok(()) };
         self.state = match (self.state, line) {
             (State::ChunkEnd, b"") => State::ChunkSize,
             (State::ChunkEnd, _) => return Err(Malformed::Chunk),
@@ -233,7 +272,7 @@ impl Body {
                 size => State::ChunkData(size),
             },
         };
-        Ok(end + 1)
+        Ok(())
     }
 }
 
@@ -250,10 +289,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn head(text: &str) -> Result<Option<(u16, Option<String>, Framing)>, Malformed> {
-        Ok(Head::parse(text.as_bytes())?.map(|(head, length)| {
-            assert_eq!(length, text.len());
-            (head.status, head.location, head.framing)
-        }))
+        let mut buffer = Buffer::default();
+        buffer.room(0).extend_from_slice(text.as_bytes());
+        let head = HeadReader::default().take(&mut buffer)?;
+        assert!(head.is_none() || buffer.rest().is_empty(), "all of it is used");
+        Ok(head.map(|head| (head.status, head.location, head.framing)))
     }
 
     #[test]
@@ -290,20 +330,19 @@ mod tests {
         for text in ["", "HTT", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n"] {
             assert_eq!(head(text), Ok(None), "{text:?}");
         }
-        assert_eq!(head(&format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(HEAD_MAX))), Err(Malformed::TooLarge));
+        assert_eq!(head(&format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(LINE_MAX))), Err(Malformed::TooLarge));
     }
 
     /// Feeds a body in pieces that end at `cuts`.
     fn body(framing: Framing, max: usize, bytes: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, bool, bool), Malformed> {
         let mut body = Body::new(framing, max);
-        let mut buffer = Vec::new();
+        let mut buffer = Buffer::default();
         let mut start = 0;
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).chain([bytes.len()]).collect();
         ends.sort_unstable();
         for end in ends {
-            buffer.extend_from_slice(&bytes[start..end]);
-            let used = body.take(&buffer)?;
-            buffer.drain(..used);
+            buffer.room(0).extend_from_slice(&bytes[start..end]);
+            body.take(&mut buffer)?;
             start = end;
         }
         let (done, whole) = (body.is_done(), body.is_whole());
@@ -350,8 +389,11 @@ mod tests {
 
         #[test]
         fn nothing_that_arrives_can_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cuts in prop::collection::vec(any::<usize>(), 0..4)) {
-            let _ = Head::parse(&bytes);
-            let _ = Head::parse(&[b"HTTP/1.1 200 OK\r\n", &bytes[..], b"\r\n\r\n"].concat());
+            for bytes in [bytes.clone(), [b"HTTP/1.1 200 OK\r\n", &bytes[..], b"\r\n\r\n"].concat()] {
+                let mut buffer = Buffer::default();
+                buffer.room(0).extend_from_slice(&bytes);
+                let _ = HeadReader::default().take(&mut buffer);
+            }
             let _ = body(Framing::Chunked, 50, &bytes, &cuts);
         }
     }

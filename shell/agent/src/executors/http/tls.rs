@@ -9,14 +9,14 @@ use rustix::io::Errno;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::executors::errno;
+use crate::executors::pace::Paced;
 use crate::executors::socket::Socket;
 
 /// An encrypted connection.
-pub(super) type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
+pub(super) type TlsStream = tokio_rustls::client::TlsStream<Paced>;
 
 /// Makes a connection an encrypted one.
 pub(super) async fn handshake(socket: Socket, host: &str, tls: &Tls) -> Result<TlsStream, Cause> {
