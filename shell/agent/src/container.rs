@@ -21,7 +21,7 @@ use tokio::process::{Child, Command};
 use crate::exec::{ExecResult, exec};
 use crate::processes;
 use crate::shim::REPORT;
-use crate::state::{ContainerSpec, ExitRecord, Pids, StateDir, wall};
+use crate::state::{ContainerSpec, ExitRecord, Pids, SHIM_MARKER, StateDir, wall};
 
 /// A shim that has not said within this time that its container runs is given up.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,6 +85,10 @@ pub async fn launch(shim: &ShimProgram, dir: impl Into<PathBuf>, spec: &Containe
     let spawned = Command::new(&shim.path)
         .args(&shim.args)
         .arg(dir.spec_path())
+        // What the agent was given (proxies, credentials) is nothing that a process which outlives it should carry. One
+        // variable tells people which shim it is, and that its environment has been looked at: an empty one may be yet to come.
+        .env_clear()
+        .env(SHIM_MARKER, &spec.id)
         .stdin(Stdio::from(lock))
         .stdout(Stdio::piped())
         .stderr(Stdio::from(std::fs::File::create(&complaints)?))

@@ -3,12 +3,15 @@
 //! A command gets the container's environment, working directory and user, a process group of its own and no standard input.
 //! It ends with its first process: what it left in the background lives on as part of the container (a `postStart` hook may
 //! mean that) and dies with it at the latest. At the timeout everything that the command started is killed before the
-//! result is given, so that nothing piles up.
+//! result is given, whatever session it opened and whoever its parent is by then, so that nothing piles up.
+//!
+//! To start a process takes a look at the disk and a fork, and may take long on a busy machine: a thread of its own does it.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -18,7 +21,7 @@ use tokio::process::{Child, Command};
 use crate::lag::Deadline;
 use crate::processes;
 use crate::shim;
-use crate::state::ContainerSpec;
+use crate::state::{COMMAND_MARKER, ContainerSpec, wall};
 
 /// Bytes of output that are kept; the kubelet's `maxRespBodyLength`.
 pub const OUTPUT_MAX: usize = 10 * 1024;
@@ -72,15 +75,22 @@ pub enum Ended {
 /// Runs a command in the environment of a container that `is_alive`. If the returned future is dropped, the command is killed.
 pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration, is_alive: impl FnOnce() -> bool) -> ExecResult {
     let mut deadline = Deadline::after(timeout);
-    let mut command: Command = shim::command(spec, command).map_err(ExecError::Spawn)?.into();
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(ExecError::Spawn)?;
-    let mut stdout = Capture::new(child.stdout.take().expect("piped above"));
-    let mut stderr = Capture::new(child.stderr.take().expect("piped above"));
-    let mut group = Group::of(child);
+    let (spec, command) = (spec.clone(), command.to_owned());
+    // Dropped meanwhile, the command is killed as soon as it has started.
+    let starting = tokio::task::spawn_blocking(move || Started::new(&spec, &command));
+    let mut started = tokio::select! {
+        biased;
+        started = starting => started.map_err(io::Error::from).flatten().map_err(ExecError::Spawn)?,
+        lag = deadline.passed() => {
+            return Ok(ExecOutput { ended: Ended::TimedOut { lag }, stdout: Vec::new(), stderr: Vec::new() });
+        }
+    };
+    let mut stdout = Capture::new(started.child.stdout.take().expect("piped"));
+    let mut stderr = Capture::new(started.child.stderr.take().expect("piped"));
     // Asked now that the command carries the marker: a container that ends from here on takes it along, and one that ended
     // before may have missed it.
     if !is_alive() {
-        group.kill().await.map_err(ExecError::Spawn)?;
+        started.kill().await.map_err(ExecError::Spawn)?;
         return Err(ExecError::ContainerGone);
     }
     let ended = loop {
@@ -88,12 +98,12 @@ pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration, i
             // The end first: a command that ended in time has not timed out, however late we look. Output last: one that
             // writes without pause must not keep us from looking at the clock.
             biased;
-            status = group.child.wait() => {
-                group.ended = true;
+            status = started.child.wait() => {
+                started.ended = true;
                 break ended(status.map_err(ExecError::Spawn)?);
             }
             lag = deadline.passed() => {
-                group.kill().await.map_err(ExecError::Spawn)?;
+                started.kill().await.map_err(ExecError::Spawn)?;
                 break Ended::TimedOut { lag };
             }
             () = stdout.read(), if !stdout.at_end => {}
@@ -108,38 +118,46 @@ fn ended(status: ExitStatus) -> Ended {
 }
 
 /// A command with everything it started.
-struct Group {
+struct Started {
     child: Child,
     pid: i32,
+    /// What all of it carries in its environment.
+    id: String,
     ended: bool,
 }
 
-impl Group {
-    fn of(child: Child) -> Group {
+impl Started {
+    fn new(spec: &ContainerSpec, command: &[String]) -> io::Result<Started> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // Told apart from those of an agent before this one by the time.
+        let id = format!("{}-{}-{}", spec.id, wall().as_micros(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut command: Command = shim::command(spec, command)?.into();
+        let child = command.env(COMMAND_MARKER, &id).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
-        Group { child, pid, ended: false }
+        Ok(Started { child, pid, id, ended: false })
     }
 
     /// Kills all of it and collects its first process.
     async fn kill(&mut self) -> io::Result<()> {
-        let leader = self.pid;
-        tokio::task::spawn_blocking(move || processes::kill_group(leader)).await?;
+        let (leader, id) = (self.pid, self.id.clone());
+        tokio::task::spawn_blocking(move || processes::kill_command(leader, &id)).await?;
         self.child.wait().await?;
         self.ended = true;
         Ok(())
     }
-
-    fn kill_now(&self) {
-        // Gone meanwhile is as good as killed.
-        let _ = processes::signal_group(self.pid, Signal::KILL);
-    }
 }
 
-impl Drop for Group {
+impl Drop for Started {
     /// Nobody waits any more: tokio collects the first process when it has died.
     fn drop(&mut self) {
-        if !self.ended {
-            self.kill_now();
+        if self.ended {
+            return;
+        }
+        // Gone meanwhile is as good as killed.
+        let _ = processes::signal_group(self.pid, Signal::KILL);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (leader, id) = (self.pid, std::mem::take(&mut self.id));
+            runtime.spawn_blocking(move || processes::kill_command(leader, &id));
         }
     }
 }

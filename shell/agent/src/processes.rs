@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
-use crate::state::{MARKER, ProcessId};
+use crate::state::{COMMAND_MARKER, MARKER, ProcessId};
 
 /// One line of `/proc/PID/stat`, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,17 +98,31 @@ fn descendants(root: i32, all: &[Stat]) -> BTreeSet<i32> {
 pub fn of_instance(shim: Option<i32>, id: &str) -> BTreeSet<i32> {
     let all = all();
     let mut found = shim.map(|shim| descendants(shim, &all)).unwrap_or_default();
-    let mark = format!("{MARKER}={id}");
+    add_marked(&all, &format!("{MARKER}={id}"), shim, &mut found);
+    found
+}
+
+/// Returns the processes of a command: below its first process, in its group, or marked, however often they forked or
+/// opened a session of their own.
+fn of_command(leader: i32, id: &str) -> BTreeSet<i32> {
+    let all = all();
+    let mut found = descendants(leader, &all);
+    found.extend(all.iter().filter(|stat| stat.group == leader && !stat.zombie).map(|stat| stat.pid));
+    add_marked(&all, &format!("{COMMAND_MARKER}={id}"), None, &mut found);
+    found
+}
+
+/// Adds the processes that have an entry in their environment; never this one, nor `shim`.
+fn add_marked(all: &[Stat], entry: &str, shim: Option<i32>, found: &mut BTreeSet<i32>) {
     let own = std::process::id();
     for stat in all.iter().filter(|stat| !stat.zombie) {
         if Some(stat.pid) == shim || u32::try_from(stat.pid) == Ok(own) || found.contains(&stat.pid) {
             continue;
         }
-        if carries(stat, mark.as_bytes()) {
+        if carries(stat, entry.as_bytes()) {
             found.insert(stat.pid);
         }
     }
-    found
 }
 
 /// Returns whether a process has an entry in its environment.
@@ -144,14 +158,12 @@ pub(crate) fn kill_instance(shim: Option<i32>, id: &str, reap: bool) {
     }
 }
 
-/// Kills a process group, and what its leader started outside of it, and returns when all of it is dead.
+/// Kills a command with everything that it started, and returns when all of it is dead; `leader` is its first process.
 ///
 /// Blocks, usually for a few milliseconds; a process that is stuck in the kernel is not waited for.
-pub(crate) fn kill_group(leader: i32) {
+pub(crate) fn kill_command(leader: i32, id: &str) {
     for _ in 0..10 {
-        let all = all();
-        let mut found = descendants(leader, &all);
-        found.extend(all.iter().filter(|stat| stat.group == leader && !stat.zombie).map(|stat| stat.pid));
+        let found = of_command(leader, id);
         if found.is_empty() {
             return;
         }

@@ -24,6 +24,10 @@ use serde::{Deserialize, Serialize};
 
 /// The variable by which every process of a container instance is recognised, whoever its parent is.
 pub const MARKER: &str = "LIFESIGN_CONTAINER_ID";
+/// The only variable of a shim: the instance that it looks after.
+pub(crate) const SHIM_MARKER: &str = "LIFESIGN_SHIM_OF";
+/// The variable by which all that one command in a container started is recognised: those of a probe or a hook.
+pub(crate) const COMMAND_MARKER: &str = "LIFESIGN_COMMAND_ID";
 
 const SPEC: &str = "spec.json";
 const LOCK: &str = "lock";

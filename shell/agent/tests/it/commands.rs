@@ -74,16 +74,32 @@ async fn a_timeout_kills_all_that_the_command_started() {
     assert_eq!(marked(&spec), 0, "dead before the result is there");
 }
 
+/// Starts a process that is below nobody and in a session of its own, and goes on when it is.
+const DAEMON: &str = "mkfifo $DIR/f; (setsid sh -c 'echo > $DIR/f; exec sleep 1000' &) & read x < $DIR/f; wait $!;";
+
 #[tokio::test]
-async fn a_dropped_command_is_killed() {
-    let spec = shell("");
-    let command = sh("sleep 1000 & sleep 1000");
+async fn a_timeout_also_kills_what_has_left_session_and_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = shell("");
+    spec.env.insert("DIR".to_owned(), dir.path().to_str().unwrap().to_owned());
+    let script = format!("{DAEMON} echo begun; sleep 1000");
+    let output = exec(&spec, &sh(&script), Duration::from_secs(2)).await.unwrap();
+    assert_eq!((matches!(output.ended, Ended::TimedOut { .. }), &output.stdout[..]), (true, &b"begun\n"[..]));
+    assert_eq!(marked(&spec), 0, "dead before the result is there");
+}
+
+#[tokio::test]
+async fn a_dropped_command_is_killed_with_what_has_left_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = shell("");
+    spec.env.insert("DIR".to_owned(), dir.path().to_str().unwrap().to_owned());
+    let command = sh(&format!("{DAEMON} sleep 1000 & sleep 1000"));
     {
         let running = exec(&spec, &command, LONG);
         tokio::pin!(running);
         tokio::select! {
             output = &mut running => panic!("{output:?}"),
-            () = until("the command", || marked(&spec) == 3) => {}
+            () = until("the command", || marked(&spec) >= 3 && dir.path().join("f").exists()) => {}
         }
     }
     until("the end of the command", || marked(&spec) == 0).await;

@@ -236,3 +236,14 @@ fn with(env: &BTreeMap<String, String>, name: &str, value: &str) -> BTreeMap<Str
     env.insert(name.to_owned(), value.to_owned());
     env
 }
+
+#[tokio::test]
+async fn a_shim_inherits_nothing_from_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = shell("sleep 1000");
+    let running = start(folder.path(), &spec).await;
+    let environment = std::fs::read(format!("/proc/{}/environ", running.shim_pid())).unwrap();
+    assert_eq!(String::from_utf8(environment).unwrap(), format!("LIFESIGN_SHIM_OF={}\0", spec.id));
+    assert!(std::env::vars().count() > 1, "this test has something that could be inherited");
+    running.kill_all().await.unwrap();
+}
