@@ -19,8 +19,8 @@ pub fn definition(bytes: &[u8]) {
     let _ = schemas::validate_definition(&definition, Some(&once));
     let _ = schemas::definition_warnings(&definition);
     if let Ok(compiled) = Definition::compile(&definition) {
-        let _ = compiled.resources();
         for version in &compiled.versions {
+            let _ = compiled.resource(version);
             judge(&version.schema, object);
             let _ = (version.columns.row(object, NOW), version.scale.as_ref().and_then(|scale| scale.read(object)));
         }

@@ -49,7 +49,8 @@ pub(crate) fn context(gates: &FeatureGates) -> Context<'_> {
 }
 
 fn world(gates: &FeatureGates) -> World<'_> {
-    World { context: context(gates), snapshot: &SNAPSHOT, cluster_ip: Some("127.96.0.1".into()), node_ports: vec![30000; 8] }
+    let service_range = registry::services::Range::new(std::net::Ipv4Addr::new(127, 96, 0, 0), 24);
+    World { context: context(gates), snapshot: &SNAPSHOT, service_range }
 }
 
 /// Reads a JSON body and writes the object through every rule of its kind; of all kinds if it does not say which.

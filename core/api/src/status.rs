@@ -112,6 +112,11 @@ impl Status {
             .about(subject)
     }
 
+    /// 405: the resource has the verb, but not in its present state.
+    pub fn not_allowed_now(subject: &Subject, message: impl Into<String>) -> Status {
+        Status::new(405, "MethodNotAllowed", message).about(subject)
+    }
+
     /// 406: nothing that the client accepts can be sent.
     pub fn not_acceptable() -> Status {
         Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml")

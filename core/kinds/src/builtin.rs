@@ -39,7 +39,6 @@ pub use rules::{
     admit, default, drop_disabled, generation_changes, prepare_create, prepare_update, validate_create, validate_update,
     warnings,
 };
-pub use service::assign_service;
 
 /// A kind that is built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

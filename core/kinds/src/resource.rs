@@ -79,6 +79,11 @@ impl Resource {
         key::prefix(&self.storage_group, &self.plural, namespace)
     }
 
+    /// Returns whether these are the CustomResourceDefinitions.
+    pub fn is_definitions(&self) -> bool {
+        self.group == "apiextensions.k8s.io" && self.plural == "customresourcedefinitions"
+    }
+
     /// Returns a subresource by name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)

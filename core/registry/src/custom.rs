@@ -79,20 +79,27 @@ impl Custom {
 
 /// Returns the kinds that an established definition serves, the preferred version first.
 pub fn kinds_of(definition: &Value) -> Vec<Kind> {
-    let Ok(definition) = Definition::compile(definition) else { return Vec::new() };
-    if !definition.established {
-        return Vec::new();
-    }
+    let Some(definition) = established(definition) else { return Vec::new() };
+    let served = definition.versions.iter().filter(|version| version.served);
+    served.map(|version| kind(&definition, version)).collect()
+}
+
+/// Returns the kind of the objects that an established definition has stored, served or not.
+pub fn stored_kind(definition: &Value) -> Option<Kind> {
+    let definition = established(definition)?;
+    let version = definition.versions.iter().find(|version| version.storage)?;
+    Some(kind(&definition, version))
+}
+
+fn established(definition: &Value) -> Option<Definition> {
+    Definition::compile(definition).ok().filter(|definition| definition.established)
+}
+
+fn kind(definition: &Definition, version: &Version) -> Kind {
     let extra = match (definition.group.as_str(), definition.kind.as_str()) {
         ("apps.kruise.io", "PodProbeMarker") => Extra::PodProbeMarker,
         ("config.openshift.io", "Node") => Extra::ConfigNode,
         _ => Extra::None,
     };
-    let resources = definition.resources();
-    let served = definition.versions.into_iter().filter(|version| version.served);
-    resources
-        .into_iter()
-        .zip(served)
-        .map(|(resource, version)| Kind::custom_kind(Arc::new(resource), Arc::new(Custom { version, extra })))
-        .collect()
+    Kind::custom_kind(Arc::new(definition.resource(version)), Arc::new(Custom { version: version.clone(), extra }))
 }

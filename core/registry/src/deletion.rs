@@ -126,9 +126,12 @@ pub enum Decision {
 pub fn decide(resource: &Resource, object: &Value, options: &DeleteOptions, now: Time) -> Decision {
     let mut next = object.clone();
     let finalizers_changed = set_dependents_finalizers(&mut next, options.propagation);
+    let already = json::at(object, &["metadata", "deletionTimestamp"]).is_some();
+    if !already && resource.is_definitions() {
+        schemas::begin_deletion(&mut next, now);
+    }
     let waits = waits(resource, &next);
     let grace = grace_seconds(resource, object, options);
-    let already = json::at(object, &["metadata", "deletionTimestamp"]).is_some();
     if already {
         let before = json::int(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
         let shorter = options.grace_seconds.is_some() && grace < before;
@@ -258,6 +261,26 @@ mod tests {
         assert_eq!(late["metadata"]["deletionGracePeriodSeconds"], 1);
         let Decision::Remove(gone) = decide(&pods(), &marked, &ask(0), Time::from_secs(1)) else { panic!("not removed") };
         assert_eq!(gone["metadata"]["deletionGracePeriodSeconds"], 0);
+    }
+
+    #[test]
+    fn a_definition_waits_until_its_objects_are_gone() {
+        let all = kinds::resource::builtins();
+        let definitions = all.iter().find(|resource| resource.is_definitions()).unwrap();
+        let object = json!({"metadata": {"name": "gadgets.x.io", "finalizers": ["a/b"]}});
+        for _ in 0..2 {
+            let Decision::Mark(marked) = decide(definitions, &object, &DeleteOptions::default(), Time::ZERO) else {
+                panic!("not marked")
+            };
+            assert_eq!(marked["metadata"]["finalizers"], json!(["a/b", schemas::CLEANUP_FINALIZER]));
+            assert!(schemas::condition_is_true(&marked, "Terminating"));
+            let mut freed = marked.clone();
+            freed["metadata"]["finalizers"] = json!([schemas::CLEANUP_FINALIZER]);
+            assert!(!finished(definitions, &freed));
+            // Whoever takes the finalizer away knows what they do; asking again does not bring it back.
+            freed["metadata"]["finalizers"] = json!(["a/b"]);
+            assert_eq!(decide(definitions, &freed, &DeleteOptions::default(), Time::ZERO), Decision::Keep);
+        }
     }
 
     #[test]

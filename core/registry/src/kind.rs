@@ -10,7 +10,6 @@ use api::json;
 
 use crate::custom::Custom;
 use crate::events;
-use crate::pipeline::World;
 use crate::query::FieldValidation;
 use api::status::Status;
 use kinds::builtin::{self, Builtin, Context, MetaRules, Part};
@@ -100,18 +99,15 @@ impl Kind {
     }
 
     /// Brings a new object into the form in which it is judged: particular metadata, defaults, dropped fields.
-    pub fn prepare_create(&self, object: &mut Value, world: &World<'_>) {
-        let context = &world.context;
+    pub fn prepare_create(&self, object: &mut Value, context: &Context<'_>) {
         match &self.rules {
             Rules::Virtual => {}
             Rules::Builtin(kind) => {
                 inward(*kind, object);
                 builtin::prepare_create(*kind, object, context);
                 builtin::default(*kind, object, context);
-                match kind {
-                    Builtin::Service => builtin::assign_service(object, world.cluster_ip.as_deref(), &world.node_ports),
-                    Builtin::CustomResourceDefinition => schemas::default_definition(object),
-                    _ => {}
+                if *kind == Builtin::CustomResourceDefinition {
+                    schemas::default_definition(object);
                 }
                 builtin::drop_disabled(*kind, object, None, context);
                 stored(*kind, object);

@@ -13,6 +13,7 @@ pub mod openapi;
 pub mod patch;
 pub mod pipeline;
 pub mod query;
+pub mod services;
 pub mod state;
 pub mod tokens;
 pub mod watching;

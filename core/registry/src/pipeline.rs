@@ -12,7 +12,8 @@ use machine::Rng;
 use crate::deletion::{self, Decision, DeleteOptions};
 use crate::kind::Kind;
 use crate::meta::{self, UpdateForm};
-use crate::state::{Act, Expect, Snapshot, Stored, Write, key};
+use crate::services;
+use crate::state::{Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key};
 use api::status::{Status, Subject};
 use kinds::builtin::{self, Builtin, Context, Part};
 
@@ -35,10 +36,8 @@ pub struct World<'a> {
     pub context: Context<'a>,
     /// The other objects.
     pub snapshot: &'a Snapshot,
-    /// The address that a new Service gets.
-    pub cluster_ip: Option<String>,
-    /// Ports that a new Service may use on the node, as many as it can need.
-    pub node_ports: Vec<i64>,
+    /// The range of cluster IPs.
+    pub service_range: services::Range,
 }
 
 /// Prepares the creation of an object.
@@ -51,16 +50,76 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, world: &World<'_>
     let name = json::text(&object, &["metadata", "name"]).to_owned();
     let subject = resource.subject(&name);
     admit_namespace(kind, namespace, world.snapshot, &subject)?;
-    kind.prepare_create(&mut object, world);
+    admit_definition(kind, world.snapshot, &subject)?;
+    kind.prepare_create(&mut object, &world.context);
     admit_pod(kind, namespace, &mut object, world, &subject)?;
-    let errors = kind.validate_create(&object, &world.context);
+    let key = resource.key(namespace, &name);
+    let mut errors = kind.validate_create(&object, &world.context);
+    errors.extend(validate_claims(kind, &key, &object, None, world));
     if !errors.is_empty() {
         return Err(Status::invalid(&subject, &errors));
     }
     let warnings = kind.warnings(&object, None, &world.context);
     meta::tidy(&mut object);
-    let write = Write { key: resource.key(namespace, &name), expect: Expect::Absent, act: Act::Put(object.clone()) };
+    let write = Write {
+        within: within(kind, namespace),
+        services: service_range(kind, world),
+        ..Write::put(key, Expect::Absent, object.clone())
+    };
     Ok(Prepared { write: Some(write), object, removed: false, warnings })
+}
+
+/// Returns what new objects of a kind lie in: their namespace, and the definition of their kind.
+fn within(kind: &Kind, namespace: &str) -> Vec<Key> {
+    let namespace = kind.resource.namespaced.then(|| key("", "namespaces", "", namespace));
+    namespace.into_iter().chain(definition_key(kind)).collect()
+}
+
+/// Returns the key of the CustomResourceDefinition of a kind that has one.
+fn definition_key(kind: &Kind) -> Option<Key> {
+    let name = || format!("{}.{}", kind.resource.plural, kind.resource.group);
+    kind.resource.custom.then(|| key("apiextensions.k8s.io", "customresourcedefinitions", "", &name()))
+}
+
+/// Returns where a Service gets what it still wants.
+fn service_range(kind: &Kind, world: &World<'_>) -> Option<services::Range> {
+    (kind.builtin() == Some(Builtin::Service)).then_some(world.service_range)
+}
+
+fn validate_claims(kind: &Kind, key: &str, new: &Value, old: Option<&Value>, world: &World<'_>) -> Vec<Error> {
+    let range = service_range(kind, world);
+    range.map_or_else(Vec::new, |range| services::validate(key, new, old, world.snapshot.claims(), range))
+}
+
+/// Refuses objects of a definition that is going: they would be deleted with it, or worse, be forgotten.
+fn admit_definition(kind: &Kind, snapshot: &Snapshot, subject: &Subject) -> Result<(), Status> {
+    match definition_key(kind) {
+        Some(key) if !snapshot.is_alive(&key) => {
+            Err(Status::not_allowed_now(subject, "create not allowed while custom resource definition is terminating"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the answer to a write that cannot be committed as it was prepared, and that preparing again does not help.
+pub fn refusal(kind: &Kind, name: &str, refused: Refused) -> Status {
+    let subject = kind.resource.subject(name);
+    let full = |path: Path, what: &str| Status::invalid(&subject, &[Error::invalid(&path, Value::Null, what)]);
+    match refused {
+        Refused::Exists => Status::already_exists(&subject),
+        Refused::Missing => Status::not_found(&subject),
+        Refused::TooLarge => {
+            let what = format!("Request entity too large: {} {name:?} would be stored with more than", subject.qualified());
+            Status::too_large(format!("{what} {OBJECT_MAX} bytes"))
+        }
+        Refused::NoAddress => {
+            full(Path::new("spec").child("clusterIPs"), "failed to allocate a cluster IP: range is full; delete Services")
+        }
+        Refused::NoPort => {
+            full(Path::new("spec").child("ports"), "failed to allocate a nodePort: range is full; delete Services")
+        }
+        Refused::Changed | Refused::Terminating | Refused::Taken => Status::modified(&subject),
+    }
 }
 
 /// Refuses objects in a namespace that is missing or going.
@@ -126,8 +185,10 @@ pub fn update(
     if part == Part::Main && kind.builtin() == Some(Builtin::Pod) {
         builtin::admit_pod_tolerations(&mut new, &world.context);
     }
+    let key = resource.key(&current.index.namespace, &current.index.name);
     let mut errors = meta::validate_finalizers(&new, &old);
     errors.extend(kind.validate_update(part, &new, &old, &world.context));
+    errors.extend(validate_claims(kind, &key, &new, Some(&old), world));
     if !errors.is_empty() {
         return Err(Status::invalid(&subject, &errors));
     }
@@ -137,14 +198,14 @@ pub fn update(
     }
     meta::tidy(&mut new);
     let warnings = kind.warnings(&new, Some(&old), &world.context);
-    let key = resource.key(&current.index.namespace, &current.index.name);
     let expect = Expect::At(current.revision);
     if deletion::finished(resource, &new) {
-        let write = Write { key, expect, act: Act::Remove(new.clone()) };
+        let write = Write::remove(key, expect, new.clone());
         return Ok(Prepared { write: Some(write), object: new, removed: true, warnings });
     }
     // What is the same as before is not written: no version, no event, no work for anybody.
-    let write = (new != old).then(|| Write { key, expect, act: Act::Put(new.clone()) });
+    let services = service_range(kind, world);
+    let write = (new != old).then(|| Write { services, ..Write::put(key, expect, new.clone()) });
     Ok(Prepared { write, object: new, removed: false, warnings })
 }
 
@@ -161,12 +222,13 @@ fn check_version(kind: &Kind, form: UpdateForm, new: &Value, old: &Value, subjec
 }
 
 /// Prepares a change that the server itself makes and that no client may: a binding, the status of a definition.
-pub fn set(kind: &Kind, current: &Stored, mut new: Value) -> Prepared {
+pub fn set(kind: &Kind, current: &Stored, mut new: Value, world: &World<'_>) -> Prepared {
     let old = current.object();
     let version = json::text(&old, &["metadata", "resourceVersion"]).to_owned();
     json::object_mut(&mut new, &["metadata"]).insert("resourceVersion".into(), version.into());
     let key = kind.resource.key(&current.index.namespace, &current.index.name);
-    let write = (new != old).then(|| Write { key, expect: Expect::At(current.revision), act: Act::Put(new.clone()) });
+    let services = service_range(kind, world);
+    let write = (new != old).then(|| Write { services, ..Write::put(key, Expect::At(current.revision), new.clone()) });
     Prepared { write, object: new, removed: false, warnings: Vec::new() }
 }
 
@@ -181,15 +243,10 @@ pub fn delete(kind: &Kind, current: &Stored, options: &DeleteOptions, world: &Wo
     }
     let key = resource.key(&current.index.namespace, &current.index.name);
     let expect = Expect::At(current.revision);
-    let prepared = |object: Value, act: Option<Act>, removed| Prepared {
-        write: act.map(|act| Write { key, expect, act }),
-        object,
-        removed,
-        warnings: Vec::new(),
+    let (write, object, removed) = match deletion::decide(resource, &old, options, world.context.now) {
+        Decision::Keep => (None, old, false),
+        Decision::Mark(next) => (Some(Write::put(key, expect, next.clone())), next, false),
+        Decision::Remove(last) => (Some(Write::remove(key, expect, last.clone())), last, true),
     };
-    Ok(match deletion::decide(resource, &old, options, world.context.now) {
-        Decision::Keep => prepared(old, None, false),
-        Decision::Mark(next) => prepared(next.clone(), Some(Act::Put(next)), false),
-        Decision::Remove(last) => prepared(last.clone(), Some(Act::Remove(last)), true),
-    })
+    Ok(Prepared { write, object, removed, warnings: Vec::new() })
 }

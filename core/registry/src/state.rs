@@ -5,7 +5,8 @@
 //! bytes that clients get, so reading never serializes. The map is persistent: a snapshot is a clone of a pointer.
 //!
 //! Invariants: the revision rises by one per change and never falls; every change in the window knows what was there
-//! before, so any revision of the window can be read again.
+//! before, so any revision of the window can be read again; whatever the way a write came, no object is larger than
+//! [`OBJECT_MAX`], none lies in something that is going, and no two Services hold the same address or port.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -16,6 +17,12 @@ use serde_json::Value;
 use machine::Time;
 
 use crate::index::Index;
+use crate::services::{self, Claims};
+
+/// The largest object that is stored: the limit of etcd, 1.5 MiB.
+pub const OBJECT_MAX: usize = 3 << 19;
+/// What a deletion may add to an object however large: its time, its grace, a finalizer, a condition.
+const DELETION_MARKS_MAX: usize = 4 << 10;
 
 pub use kinds::key::{Key, key, prefix};
 
@@ -122,6 +129,22 @@ pub struct Write {
     pub expect: Expect,
     /// What to do.
     pub act: Act,
+    /// What the object lies in, such as its namespace: nothing of it may be missing or being deleted.
+    pub within: Vec<Key>,
+    /// For a Service: where the cluster IP and the node ports come from that it still wants.
+    pub services: Option<services::Range>,
+}
+
+impl Write {
+    /// Returns the write that stores an object.
+    pub fn put(key: Key, expect: Expect, object: Value) -> Write {
+        Write { key, expect, act: Act::Put(object), within: Vec::new(), services: None }
+    }
+
+    /// Returns the write that removes an object; `last` is what watchers see of it.
+    pub fn remove(key: Key, expect: Expect, last: Value) -> Write {
+        Write { key, expect, act: Act::Remove(last), within: Vec::new(), services: None }
+    }
 }
 
 /// What a write does.
@@ -145,6 +168,28 @@ pub enum Refused {
     /// The object has changed.
     #[error("the object has changed")]
     Changed,
+    /// What it lies in is missing or being deleted.
+    #[error("what the object lies in is missing or being deleted")]
+    Terminating,
+    /// It would be larger than [`OBJECT_MAX`].
+    #[error("the object would be larger than {OBJECT_MAX} bytes")]
+    TooLarge,
+    /// Another Service has its cluster IP or one of its node ports.
+    #[error("another Service has the cluster IP or a node port")]
+    Taken,
+    /// No cluster IP is free.
+    #[error("no cluster IP is free")]
+    NoAddress,
+    /// Not enough node ports are free.
+    #[error("not enough node ports are free")]
+    NoPort,
+}
+
+impl Refused {
+    /// Returns whether preparing the write again against the present helps: it succeeds, or says what is wrong.
+    pub fn is_stale(self) -> bool {
+        matches!(self, Refused::Exists | Refused::Missing | Refused::Changed | Refused::Terminating | Refused::Taken)
+    }
 }
 
 /// The answer to a write: the object as stored (for a removal its last state), or why not.
@@ -173,9 +218,20 @@ pub struct Snapshot {
     /// The revision.
     pub revision: u64,
     objects: OrdMap<Key, Arc<Stored>>,
+    claims: Claims,
 }
 
 impl Snapshot {
+    /// Returns who holds which cluster IP and node port.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Returns whether an object is there and not being deleted.
+    pub(crate) fn is_alive(&self, key: &str) -> bool {
+        self.objects.get(key).is_some_and(|stored| !stored.index.deleting)
+    }
+
     /// Returns an object.
     pub fn get(&self, key: &str) -> Option<&Arc<Stored>> {
         self.objects.get(key)
@@ -231,7 +287,9 @@ impl State {
         limits: WindowLimits,
     ) -> State {
         let window_bytes = window.iter().map(|change| change.size()).sum();
-        let now = Snapshot { revision, objects: objects.into_iter().collect() };
+        let objects: OrdMap<Key, Arc<Stored>> = objects.into_iter().collect();
+        let mut now = Snapshot { revision, objects, claims: Claims::default() };
+        now.claims = Claims::of(now.range(services::KEYS, None).map(|(key, stored)| (key, stored.object())));
         State { now, window: window.into(), window_bytes, floor, limits }
     }
 
@@ -305,8 +363,8 @@ impl State {
         if revision > self.now.revision || revision < self.floor {
             return None;
         }
-        let mut past = self.now.clone();
-        past.revision = revision;
+        // Nothing is written against the past: who holds what there is not asked.
+        let mut past = Snapshot { revision, objects: self.now.objects.clone(), claims: Claims::default() };
         for change in self.window.iter().rev().take_while(|change| change.revision > revision) {
             match &change.previous {
                 Some(previous) => past.objects.insert(Arc::clone(&change.key), Arc::clone(previous)),
@@ -325,29 +383,52 @@ impl Staged {
 }
 
 fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<Change>>) -> Result<Arc<Stored>, Refused> {
-    let previous = next.objects.get(&write.key).cloned();
-    match (write.expect, &previous) {
+    let Write { key, expect, act, within, services } = write;
+    let previous = next.objects.get(&key).cloned();
+    match (expect, &previous) {
         (Expect::Absent, None) => {}
         (Expect::Absent, Some(_)) => return Err(Refused::Exists),
         (Expect::At(_), None) => return Err(Refused::Missing),
         (Expect::At(revision), Some(stored)) if stored.revision != revision => return Err(Refused::Changed),
         (Expect::At(_), Some(_)) => {}
     }
-    next.revision += 1;
-    let revision = next.revision;
-    let (type_, object) = match write.act {
-        Act::Put(object) => {
+    if !within.iter().all(|place| next.is_alive(place)) {
+        return Err(Refused::Terminating);
+    }
+    let revision = next.revision + 1;
+    let service_before = || previous.as_ref().filter(|_| key.starts_with(services::KEYS)).map(|stored| stored.object());
+    // A refused write leaves no trace: what it would change is put in place after the last reason to refuse it.
+    let (type_, object) = match act {
+        Act::Put(mut object) => {
+            let mut claims = next.claims.clone();
+            if key.starts_with(services::KEYS) {
+                claims.assign(&key, &mut object, service_before().as_ref(), services)?;
+            }
             let stored = Arc::new(Stored::new(revision, object));
-            next.objects.insert(Arc::clone(&write.key), Arc::clone(&stored));
+            check_size(&stored, previous.as_deref())?;
+            next.claims = claims;
+            next.objects.insert(Arc::clone(&key), Arc::clone(&stored));
             (if previous.is_none() { ChangeType::Added } else { ChangeType::Modified }, stored)
         }
         Act::Remove(object) => {
-            next.objects.remove(&write.key);
+            if let Some(service) = service_before() {
+                next.claims.release(&key, &service);
+            }
+            next.objects.remove(&key);
             (ChangeType::Deleted, Arc::new(Stored::new(revision, object)))
         }
     };
-    changes.push(Arc::new(Change { revision, at, key: write.key, type_, object: Arc::clone(&object), previous }));
+    next.revision = revision;
+    changes.push(Arc::new(Change { revision, at, key, type_, object: Arc::clone(&object), previous }));
     Ok(object)
+}
+
+/// Refuses an object above the limit. One that is above it already may stay so, and can always be deleted.
+fn check_size(stored: &Stored, previous: Option<&Stored>) -> Result<(), Refused> {
+    let before = previous.map_or(0, |previous| previous.bytes.len());
+    let marked = stored.index.deleting && previous.is_some_and(|previous| !previous.index.deleting);
+    let limit = OBJECT_MAX.max(before) + if marked { DELETION_MARKS_MAX } else { 0 };
+    if stored.bytes.len() > limit { Err(Refused::TooLarge) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::version::compare_versions;
 use kinds::resource::Resource;
 
 pub use names::accept_names;
-pub use prepare::{default_definition, set_condition};
+pub use prepare::{begin_deletion, default_definition, set_condition};
 pub use validate::validate_definition;
 
 /// The finalizer that keeps a definition until its objects are gone.
@@ -122,12 +122,8 @@ impl Definition {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Returns the resource of every served version, the preferred one first.
-    pub fn resources(&self) -> Vec<Resource> {
-        self.versions.iter().filter(|version| version.served).map(|version| self.resource(version)).collect()
-    }
-
-    fn resource(&self, version: &Version) -> Resource {
+    /// Returns the resource of a version.
+    pub fn resource(&self, version: &Version) -> Resource {
         let mut resource = Resource::new(&self.group, &version.name, &self.plural, &self.singular, &self.kind, self.namespaced);
         resource.list_kind.clone_from(&self.list_kind);
         resource.short_names.clone_from(&self.short_names);

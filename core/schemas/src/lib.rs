@@ -28,8 +28,8 @@ mod tests;
 pub use columns::PrinterColumns;
 pub use default::default;
 pub use definition::{
-    CLEANUP_FINALIZER, Definition, Version, accept_names, condition_is_true, default_definition, definition_warnings,
-    set_condition, validate_definition,
+    CLEANUP_FINALIZER, Definition, Version, accept_names, begin_deletion, condition_is_true, default_definition,
+    definition_warnings, set_condition, validate_definition,
 };
 pub use jsonpath::JsonPath;
 pub use paths::{ScalePaths, SelectableFields};

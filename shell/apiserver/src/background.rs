@@ -127,9 +127,14 @@ impl Controllers {
     fn see(&mut self, change: &Change) {
         self.graph.change(change);
         self.note(&change.key, &change.object);
-        if change.type_ == ChangeType::Deleted && change.key.starts_with("/apiextensions.k8s.io/") {
+        if change.type_ != ChangeType::Deleted {
+            return;
+        }
+        if change.key.starts_with("/apiextensions.k8s.io/") {
             self.server.refresh_catalog();
         }
+        // An object that is gone may be the last that its definition waits for.
+        self.todo.definitions.extend(definitions::waiting_for(&self.server.0.hub.snapshot(), &change.key));
     }
 
     /// Notes which namespaces and definitions an object concerns.

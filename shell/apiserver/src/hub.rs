@@ -191,6 +191,12 @@ impl Hub {
         }
     }
 
+    /// Returns what committing a write now would answer, and commits nothing.
+    pub(crate) fn rehearse(&self, write: Write) -> Answer {
+        let now = self.0.clock.now();
+        self.shared().state.stage(now, vec![write]).answers.pop().expect("one answer per write")
+    }
+
     /// Registers a watcher of the keys below `prefix` (which begins with `resource_prefix`), and returns what has happened
     /// after `since`; `None` if that is no longer known.
     pub(crate) fn subscribe(

@@ -28,7 +28,6 @@ use crate::metrics::{Metrics, RequestLabels};
 use crate::negotiate::{self, Encoding, Form};
 use crate::reply::{self, Reply};
 use crate::request::{self, Discovery, Route, Target};
-use crate::services::ServicePool;
 use crate::settings::Settings;
 use crate::signer::Signer;
 use crate::store::{Store, StoreError};
@@ -48,7 +47,6 @@ pub(crate) struct Inner {
     pub(crate) gates: FeatureGates,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) services: ServicePool,
     pub(crate) documents: handlers::documents::Documents,
     pub(crate) watches: handlers::watch::Watches,
     pub(crate) logs: Option<crate::logs::AgentDialer>,
@@ -108,13 +106,11 @@ impl Server {
         let open = if parts.threaded { Hub::threaded } else { Hub::inline };
         let hub = open(parts.store, parts.clock.clone(), Arc::clone(&metrics))?;
         let snapshot = hub.snapshot();
-        let services = ServicePool::new(&parts.settings.service_cidr, &snapshot);
         Ok(Server(Arc::new(Inner {
             catalog: RwLock::new(Arc::new(Catalog::new(&snapshot, 0))),
             hub,
             clock: parts.clock,
             gates: parts.gates,
-            services,
             settings: parts.settings,
             metrics,
             documents: handlers::documents::Documents::default(),

@@ -19,6 +19,13 @@ pub struct Settings {
     pub further_metrics: Option<Arc<Registry>>,
 }
 
+impl Settings {
+    /// Returns the range of service addresses.
+    pub(crate) fn service_range(&self) -> registry::services::Range {
+        registry::services::Range::new(self.service_cidr.0, self.service_cidr.1)
+    }
+}
+
 /// How long new pods bear a node that is not ready, or unreachable.
 pub struct Tolerations {
     not_ready: AtomicI64,

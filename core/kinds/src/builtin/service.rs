@@ -1,6 +1,6 @@
 //! Services: defaults, and the fields that the server allocates (cluster IP, node ports) across changes of type.
 //!
-//! Allocation itself is not done here: the pipeline asks [`wants_cluster_ip`] and [`ports_without_node_port`], takes what is
+//! Allocation itself is not done here: `services` asks [`wants_cluster_ip`] and [`ports_without_node_port`], takes what is
 //! free and hands it to [`assign_service`]. One address family: this server has one range.
 
 pub(super) mod validate;
@@ -46,6 +46,13 @@ pub fn set_cluster_ip(service: &mut Value, address: &str) {
     spec.insert("clusterIP".to_owned(), address.into());
     spec.insert("clusterIPs".to_owned(), json!([address]));
     default_families(spec);
+}
+
+/// Takes the cluster IP of a service away, in all the fields that show it.
+pub fn clear_cluster_ip(service: &mut Value) {
+    let spec = json::object_mut(service, &["spec"]);
+    spec.remove("clusterIP");
+    spec.remove("clusterIPs");
 }
 
 /// Returns whether the ports of a service are open on nodes too.

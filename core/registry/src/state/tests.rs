@@ -9,11 +9,7 @@ use serde_json::json;
 use super::*;
 
 fn put(state: &mut State, at: Time, name: &str, expect: Expect, value: i64) -> Result<Arc<Stored>, Refused> {
-    commit(
-        state,
-        at,
-        Write { key: key("", "things", "ns", name), expect, act: Act::Put(json!({"metadata": {"name": name}, "v": value})) },
-    )
+    commit(state, at, Write::put(key("", "things", "ns", name), expect, json!({"metadata": {"name": name}, "v": value})))
 }
 
 fn commit(state: &mut State, at: Time, write: Write) -> Result<Arc<Stored>, Refused> {
@@ -25,8 +21,7 @@ fn commit(state: &mut State, at: Time, write: Write) -> Result<Arc<Stored>, Refu
 #[test]
 fn nothing_is_visible_before_it_is_published() {
     let state = State::default();
-    let write =
-        Write { key: key("", "things", "", "a"), expect: Expect::Absent, act: Act::Put(json!({"metadata": {"name": "a"}})) };
+    let write = Write::put(key("", "things", "", "a"), Expect::Absent, json!({"metadata": {"name": "a"}}));
     let staged = state.stage(Time::ZERO, vec![write]);
     assert_eq!(staged.changes.len(), 1);
     assert_eq!(state.revision(), 0);
@@ -36,7 +31,7 @@ fn nothing_is_visible_before_it_is_published() {
 #[test]
 fn writes_of_one_batch_see_each_other() {
     let mut state = State::default();
-    let write = |expect| Write { key: key("", "things", "", "a"), expect, act: Act::Put(json!({"metadata": {"name": "a"}})) };
+    let write = |expect| Write::put(key("", "things", "", "a"), expect, json!({"metadata": {"name": "a"}}));
     let staged = state.stage(Time::ZERO, vec![write(Expect::Absent), write(Expect::Absent), write(Expect::At(1))]);
     let (next, changes, answers) = staged.into_parts();
     state.publish(next, &changes);
@@ -71,7 +66,7 @@ fn ranges_are_in_key_order_and_stay_in_their_resource() {
     for name in ["b", "a", "c"] {
         put(&mut state, Time::ZERO, name, Expect::Absent, 0).unwrap();
     }
-    let other = Write { key: key("", "thingsx", "ns", "a"), expect: Expect::Absent, act: Act::Put(json!({"metadata": {}})) };
+    let other = Write::put(key("", "thingsx", "ns", "a"), Expect::Absent, json!({"metadata": {}}));
     commit(&mut state, Time::ZERO, other).unwrap();
     let snapshot = state.snapshot();
     let prefix = prefix("", "things", "ns");
@@ -79,6 +74,66 @@ fn ranges_are_in_key_order_and_stay_in_their_resource() {
     assert_eq!(names, ["a", "b", "c"]);
     let after = key("", "things", "ns", "a");
     assert_eq!(snapshot.range(&prefix, Some(&after)).count(), 2);
+}
+
+/// Returns an object that is stored with about so many bytes.
+fn sized(bytes: usize) -> Value {
+    json!({"metadata": {"name": "a"}, "v": "x".repeat(bytes - 60)})
+}
+
+#[test]
+fn an_object_above_the_limit_is_refused_and_leaves_no_trace() {
+    let mut state = State::default();
+    let place = || key("", "things", "ns", "a");
+    let large = Write::put(place(), Expect::Absent, sized(OBJECT_MAX + 100));
+    assert_eq!(commit(&mut state, Time::ZERO, large).unwrap_err(), Refused::TooLarge);
+    assert_eq!((state.revision(), state.snapshot().len()), (0, 0));
+    let stored = commit(&mut state, Time::ZERO, Write::put(place(), Expect::Absent, sized(OBJECT_MAX))).unwrap();
+    let small_step = Write::put(place(), Expect::At(1), sized(OBJECT_MAX + 100));
+    assert_eq!(commit(&mut state, Time::ZERO, small_step).unwrap_err(), Refused::TooLarge);
+    // A deletion has room for its marks, once: what is marked does not grow any more.
+    let mut marked = sized(OBJECT_MAX);
+    marked["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+    marked["metadata"]["finalizers"] = json!(["x".repeat(200)]);
+    let stored_marked = commit(&mut state, Time::ZERO, Write::put(place(), Expect::At(1), marked.clone())).unwrap();
+    assert!(stored_marked.bytes.len() > stored.bytes.len() && stored_marked.bytes.len() > OBJECT_MAX);
+    marked["metadata"]["annotations"] = json!({"more": "x"});
+    assert_eq!(
+        commit(&mut state, Time::ZERO, Write::put(place(), Expect::At(2), marked.clone())).unwrap_err(),
+        Refused::TooLarge
+    );
+    commit(&mut state, Time::ZERO, Write::remove(place(), Expect::At(2), marked)).unwrap();
+}
+
+#[test]
+fn an_object_that_was_above_the_limit_may_shrink_and_stay() {
+    let stored = Arc::new(Stored::new(1, sized(OBJECT_MAX * 2)));
+    let place = key("", "things", "ns", "a");
+    let mut state = State::restore(1, [(Arc::clone(&place), stored)], 1, Vec::new(), WindowLimits::default());
+    commit(&mut state, Time::ZERO, Write::put(Arc::clone(&place), Expect::At(1), sized(OBJECT_MAX * 2 - 50))).unwrap();
+    let grown = Write::put(place, Expect::At(2), sized(OBJECT_MAX * 2));
+    assert_eq!(commit(&mut state, Time::ZERO, grown).unwrap_err(), Refused::TooLarge);
+}
+
+#[test]
+fn nothing_is_put_into_what_is_missing_or_going() {
+    let mut state = State::default();
+    let place = key("", "namespaces", "", "ns");
+    let inside =
+        || Write { within: vec![Arc::clone(&place)], ..Write::put(key("", "things", "ns", "a"), Expect::Absent, json!({})) };
+    assert_eq!(commit(&mut state, Time::ZERO, inside()).unwrap_err(), Refused::Terminating);
+    let put = |expect, object| Write::put(Arc::clone(&place), expect, object);
+    commit(&mut state, Time::ZERO, put(Expect::Absent, json!({"metadata": {"name": "ns"}}))).unwrap();
+    // The deletion comes first in the batch: what was prepared before it is too late.
+    let going = json!({"metadata": {"name": "ns", "deletionTimestamp": "1970-01-01T00:00:00Z"}});
+    let staged = state.stage(Time::ZERO, vec![inside(), put(Expect::At(1), going), inside()]);
+    assert!(staged.answers[0].is_ok() && staged.answers[1].is_ok());
+    assert_eq!(staged.answers[2].as_ref().unwrap_err(), &Refused::Exists);
+    let (next, changes, _) = staged.into_parts();
+    state.publish(next, &changes);
+    let other =
+        Write { within: vec![Arc::clone(&place)], ..Write::put(key("", "things", "ns", "b"), Expect::Absent, json!({})) };
+    assert_eq!(commit(&mut state, Time::ZERO, other).unwrap_err(), Refused::Terminating);
 }
 
 /// A random write: which of four names, whether to put or remove, and whether the expectation is right.
@@ -104,11 +159,11 @@ proptest! {
                 (_, None) => Expect::Absent,
             };
             let object = json!({"metadata": {"name": name}, "v": number});
-            let act = if remove { Act::Remove(object) } else { Act::Put(object) };
+            let write = if remove { Write::remove } else { Write::put };
             if remove && expect == Expect::Absent {
                 continue; // nobody removes what is not there
             }
-            let answer = commit(&mut state, Time::ZERO, Write { key: key("", "things", "ns", &name), expect, act });
+            let answer = commit(&mut state, Time::ZERO, write(key("", "things", "ns", &name), expect, object));
             let right = match (expect, present.get(&name)) {
                 (Expect::Absent, None) => true,
                 (Expect::At(revision), Some((at, _))) => revision == *at,

@@ -4,6 +4,8 @@ use api::{Timestamp, json};
 use machine::Time;
 use serde_json::{Map, Value, json};
 
+use super::CLEANUP_FINALIZER;
+
 /// Fills in names, the conversion strategy and the stored versions.
 ///
 /// Stored versions only grow: a version that objects may still be stored in stays until someone has migrated them.
@@ -42,6 +44,19 @@ fn fill(members: &mut Map<String, Value>, name: &str, value: String) {
     if members.get(name).is_none_or(|old| old.is_null() || old.as_str() == Some("")) {
         members.insert(name.to_owned(), value.into());
     }
+}
+
+/// Makes a definition that is being deleted wait for its objects, and says so.
+pub fn begin_deletion(crd: &mut Value, now: Time) {
+    let finalizers = json::object_mut(crd, &["metadata"]).entry("finalizers").or_insert_with(|| json!([]));
+    if let Value::Array(finalizers) = finalizers
+        && !finalizers.iter().any(|known| known.as_str() == Some(CLEANUP_FINALIZER))
+    {
+        finalizers.push(CLEANUP_FINALIZER.into());
+    }
+    json::object_mut(crd, &["status"]);
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(&mut crd["status"], "Terminating", true, "InstanceDeletionPending", message, now);
 }
 
 /// Sets a condition in a status; the time of transition changes only with the condition's status.

@@ -365,7 +365,8 @@ fn a_compiled_definition_says_what_is_served() {
     ]);
     assert_eq!(errors(&crd), Vec::<String>::new());
     let definition = Definition::compile(&crd).unwrap();
-    let resources = definition.resources();
+    let served = definition.versions.iter().filter(|version| version.served);
+    let resources: Vec<_> = served.map(|version| definition.resource(version)).collect();
     let versions: Vec<&str> = resources.iter().map(|resource| resource.version.as_str()).collect();
     assert_eq!(versions, ["v2", "v1", "v2alpha1"]);
     let v1 = &resources[1];

@@ -1,18 +1,30 @@
 //! CustomResourceDefinitions: names are accepted, versions are served, and the objects go before the definition.
 
+use std::sync::Arc;
+
 use api::status::Status;
+use futures::{StreamExt, TryStreamExt};
 use kinds::resource::{self, Resource};
+use registry::custom;
 use registry::deletion::{DeleteOptions, Propagation};
-use registry::state::{Stored, key, prefix};
+use registry::kind::Kind;
+use registry::state::{Snapshot, Stored, key, prefix};
 use serde_json::Value;
 
 use super::remove_finalizer;
 use crate::server::Server;
 
+/// Group and plural of the definitions.
+const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
+/// How many objects of a definition are deleted at once: they share commits.
+const DELETIONS_AT_ONCE: usize = 64;
+/// How many objects a condition names.
+const NAMED: usize = 5;
+
 /// Brings a definition to where it should be.
 pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status> {
     let snapshot = server.0.hub.snapshot();
-    let place = key("apiextensions.k8s.io", "customresourcedefinitions", "", name);
+    let place = key(DEFINITIONS.0, DEFINITIONS.1, "", name);
     let Some(stored) = snapshot.get(&place) else {
         server.refresh_catalog();
         return Ok(());
@@ -22,7 +34,7 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
         return finish(server, name, &definition).await;
     }
     let others: Vec<Value> = snapshot
-        .range(&prefix("apiextensions.k8s.io", "customresourcedefinitions", ""), None)
+        .range(&prefix(DEFINITIONS.0, DEFINITIONS.1, ""), None)
         .filter(|(other, _)| other.as_ref() != place.as_ref())
         .map(|(_, stored)| stored.object())
         .collect();
@@ -35,7 +47,7 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
         Ok(object)
     };
     let catalog = server.catalog();
-    let kind = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("definitions are built in");
+    let kind = catalog.find(DEFINITIONS.0, "v1", DEFINITIONS.1).expect("definitions are built in");
     match server.set_object(kind, "", name, false, change).await {
         Err(status) if status.code != 404 => return Err(status),
         _ => {}
@@ -44,37 +56,69 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
     Ok(())
 }
 
+/// Returns the definition that waits for objects such as the one of a key to go, if it does.
+pub(super) fn waiting_for(snapshot: &Snapshot, key: &str) -> Option<String> {
+    let mut parts = key.splitn(4, '/').skip(1);
+    let (group, plural) = (parts.next()?, parts.next()?);
+    let name = format!("{plural}.{group}");
+    let definition = snapshot.get(&registry::state::key(DEFINITIONS.0, DEFINITIONS.1, "", &name))?;
+    definition.index.deleting.then_some(name)
+}
+
 /// Deletes the objects of a definition that goes, then lets it go.
 async fn finish(server: &Server, name: &str, definition: &Value) -> Result<(), Status> {
+    let left = match custom::stored_kind(definition) {
+        Some(kind) => delete_objects(server, &kind).await?,
+        // It never had any.
+        None => Vec::new(),
+    };
     let catalog = server.catalog();
-    let group = api::json::text(definition, &["spec", "group"]);
-    let plural = api::json::text(definition, &["spec", "names", "plural"]);
-    let served = catalog
-        .kinds()
-        .iter()
-        .find(|kind| kind.resource.custom && kind.resource.group == group && kind.resource.plural == plural);
+    let kind = catalog.find(DEFINITIONS.0, "v1", DEFINITIONS.1).expect("definitions are built in");
+    let outcome = if left.is_empty() {
+        remove_finalizer(server, kind, "", name, schemas::CLEANUP_FINALIZER).await
+    } else {
+        // The end of the last of them brings us back here.
+        report(server, kind, name, &left).await
+    };
+    server.refresh_catalog();
+    match outcome {
+        Err(status) if status.code != 404 => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes all objects of a kind and returns those that are still there, held by finalizers.
+async fn delete_objects(server: &Server, kind: &Kind) -> Result<Vec<Arc<Stored>>, Status> {
     let snapshot = server.0.hub.snapshot();
-    let mut left = 0;
-    for (_, stored) in snapshot.range(&prefix(group, plural, ""), None) {
-        let Some(kind) = served else { break };
-        left += 1;
+    let prefix = kind.resource.prefix("");
+    let delete = |stored: Arc<Stored>| async move {
         let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
         match server.delete_object(kind, &stored.index.namespace, &stored.index.name, &options).await {
-            Ok((prepared, _)) if prepared.removed => left -= 1,
-            Ok(_) => {}
-            Err(status) if status.code == 404 => left -= 1,
-            Err(status) => return Err(status),
+            Ok((prepared, _)) => Ok((!prepared.removed).then_some(stored)),
+            Err(status) if status.code == 404 => Ok(None),
+            Err(status) => Err(status),
         }
-    }
-    if left > 0 {
-        return Ok(()); // their own end brings us back here
-    }
-    let kind = catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("definitions are built in");
-    match remove_finalizer(server, kind, "", name, schemas::CLEANUP_FINALIZER).await {
-        Err(status) if status.code != 404 => Err(status),
-        _ => {
-            server.refresh_catalog();
-            Ok(())
-        }
-    }
+    };
+    let all: Vec<Arc<Stored>> = snapshot.range(&prefix, None).map(|(_, stored)| Arc::clone(stored)).collect();
+    let left: Vec<Option<Arc<Stored>>> =
+        futures::stream::iter(all.into_iter().map(delete)).buffered(DELETIONS_AT_ONCE).try_collect().await?;
+    Ok(left.into_iter().flatten().collect())
+}
+
+/// Says in the conditions what a definition waits for.
+async fn report(server: &Server, kind: &Kind, name: &str, left: &[Arc<Stored>]) -> Result<(), Status> {
+    let now = server.0.clock.now();
+    let held = |stored: &Arc<Stored>| {
+        let place = format!("{}/{}", stored.index.namespace, stored.index.name);
+        format!("{} [{}]", place.trim_start_matches('/'), stored.index.finalizers.join(" "))
+    };
+    let named: Vec<String> = left.iter().take(NAMED).map(held).collect();
+    let more = if left.len() > NAMED { format!(" and {} more", left.len() - NAMED) } else { String::new() };
+    let message = format!("{} objects wait for their finalizers: {}{more}", left.len(), named.join(", "));
+    let change = |current: &Stored| {
+        let mut object = current.object();
+        schemas::set_condition(&mut object["status"], "Terminating", true, "InstanceDeletionInProgress", &message, now);
+        Ok(object)
+    };
+    server.set_object(kind, "", name, false, change).await
 }

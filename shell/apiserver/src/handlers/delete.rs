@@ -39,14 +39,9 @@ impl Server {
             let mut prepared = pipeline::delete(kind, current, options, &self.world(&snapshot))?;
             let Some(write) = prepared.write.take().filter(|_| !options.dry_run) else { return Ok((prepared, None)) };
             match self.0.hub.commit(write).await? {
-                Ok(stored) => {
-                    if prepared.removed && kind.builtin() == Some(Builtin::Service) {
-                        self.0.services.give_back(&prepared.object);
-                    }
-                    return Ok((prepared, Some(stored)));
-                }
-                Err(Refused::Missing) => return Err(Status::not_found(&subject)),
-                Err(_) => {}
+                Ok(stored) => return Ok((prepared, Some(stored))),
+                Err(Refused::Changed) => {}
+                Err(refused) => return Err(pipeline::refusal(kind, name, refused)),
             }
         }
         Err(Status::modified(&subject))

@@ -12,7 +12,7 @@ use registry::meta::UpdateForm;
 use registry::patch::{self, PatchError};
 use registry::pipeline::{self, Prepared, World};
 use registry::query::{self, FieldValidation};
-use registry::state::{Refused, Snapshot, Stored};
+use registry::state::{Refused, Snapshot, Stored, Write};
 use serde_json::Value;
 
 use crate::handlers::body::{self, Read};
@@ -25,6 +25,9 @@ use crate::server::{Call, Server};
 const RETRIES: usize = 5;
 /// How often a generated name is drawn again because it is taken.
 const NAME_DRAWS: usize = 8;
+
+/// What became of a write: the object as stored, none after a dry run, or why not.
+type Committed = Result<Option<Arc<Stored>>, Refused>;
 
 impl Server {
     /// Returns what decisions are taken from.
@@ -40,8 +43,7 @@ impl Server {
                 allow_loopback_endpoints: settings.allow_loopback_endpoints,
             },
             snapshot,
-            cluster_ip: None,
-            node_ports: Vec::new(),
+            service_range: settings.service_range(),
         }
     }
 
@@ -54,55 +56,38 @@ impl Server {
         dry_run: bool,
     ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
         let named = !json::text(&object, &["metadata", "name"]).is_empty();
-        let reserved = self.reserve(kind, &object);
-        let outcome = self.try_create(kind, namespace, &object, dry_run, named, &reserved).await;
-        if outcome.as_ref().is_err() || dry_run {
-            self.0.services.cancel(reserved.0, &reserved.1);
-        } else if let (Some(Builtin::Service), Ok((prepared, _))) = (kind.builtin(), &outcome) {
-            // What was reserved and not used goes back; what is in the object stays taken.
-            self.0.services.cancel(reserved.0, &reserved.1);
-            self.0.services.take(&prepared.object);
-        }
-        outcome
-    }
-
-    fn reserve(&self, kind: &Kind, object: &Value) -> (Option<std::net::Ipv4Addr>, Vec<i64>) {
-        if kind.builtin() != Some(Builtin::Service) {
-            return (None, Vec::new());
-        }
-        let address = if builtin::service::wants_cluster_ip(object) { self.0.services.reserve_address() } else { None };
-        let ports = if builtin::service::wants_node_ports(object) { json::items(object, &["spec", "ports"]).len() } else { 0 };
-        (address, self.0.services.reserve_ports(ports))
-    }
-
-    async fn try_create(
-        &self,
-        kind: &Kind,
-        namespace: &str,
-        object: &Value,
-        dry_run: bool,
-        named: bool,
-        reserved: &(Option<std::net::Ipv4Addr>, Vec<i64>),
-    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
-        let mut draws = 0;
+        let mut tries = 0;
         loop {
             let snapshot = self.0.hub.snapshot();
-            let mut world = self.world(&snapshot);
-            world.cluster_ip = reserved.0.map(|address| address.to_string());
-            world.node_ports.clone_from(&reserved.1);
-            let mut prepared = pipeline::create(kind, namespace, object.clone(), &world, &mut self.rng())?;
+            let mut prepared = pipeline::create(kind, namespace, object.clone(), &self.world(&snapshot), &mut self.rng())?;
             let write = prepared.write.take().expect("a creation always writes");
-            let taken = || Status::already_exists(&kind.resource.subject(json::text(&prepared.object, &["metadata", "name"])));
-            if dry_run {
-                return if snapshot.get(&write.key).is_some() { Err(taken()) } else { Ok((prepared, None)) };
-            }
-            draws += 1;
-            match self.0.hub.commit(write).await? {
-                Ok(stored) => return Ok((prepared, Some(stored))),
-                Err(_) if !named && draws < NAME_DRAWS => {}
-                Err(_) => return Err(taken()),
+            let name = json::text(&prepared.object, &["metadata", "name"]).to_owned();
+            tries += 1;
+            match self.commit(write, dry_run, &mut prepared).await? {
+                Ok(stored) => return Ok((prepared, stored)),
+                Err(Refused::Exists) if !named && tries < NAME_DRAWS => {}
+                Err(Refused::Terminating | Refused::Taken) if tries < NAME_DRAWS => {}
+                Err(refused) => return Err(pipeline::refusal(kind, &name, refused)),
             }
         }
+    }
+
+    /// Commits a prepared write and returns what is stored; of a dry run only what would be answered is kept.
+    async fn commit(&self, write: Write, dry_run: bool, prepared: &mut Prepared) -> Result<Committed, Status> {
+        if !dry_run {
+            return Ok(self.0.hub.commit(write).await?.map(Some));
+        }
+        Ok(self.0.hub.rehearse(write).map(|stored| {
+            // What the commit would have filled in, such as a cluster IP, is shown; a revision was not given.
+            let version = json::at(&prepared.object, &["metadata", "resourceVersion"]).cloned();
+            prepared.object = stored.object();
+            let metadata = json::object_mut(&mut prepared.object, &["metadata"]);
+            match version {
+                Some(version) => metadata.insert("resourceVersion".to_owned(), version),
+                None => metadata.remove("resourceVersion"),
+            };
+            None
+        }))
     }
 
     /// Changes an object until nobody was faster; `change` gives the next state and the form of the update.
@@ -124,21 +109,16 @@ impl Server {
             let (new, form) = change(current)?;
             let conditional = !json::text(&new, &["metadata", "resourceVersion"]).is_empty() && form == UpdateForm::Replace;
             let mut prepared = pipeline::update(kind, part, form, current, new, &self.world(&snapshot))?;
-            let Some(write) = prepared.write.take().filter(|_| !dry_run) else {
+            let Some(write) = prepared.write.take() else {
                 let unchanged = (!dry_run).then(|| Arc::clone(current));
                 return Ok((prepared, unchanged));
             };
             tries += 1;
-            match self.0.hub.commit(write).await? {
-                Ok(stored) => {
-                    if prepared.removed && kind.builtin() == Some(Builtin::Service) {
-                        self.0.services.give_back(&prepared.object);
-                    }
-                    return Ok((prepared, Some(stored)));
-                }
-                Err(Refused::Missing) => return Err(Status::not_found(&subject)),
-                Err(_) if !conditional && tries < RETRIES => {}
-                Err(_) => return Err(Status::modified(&subject)),
+            match self.commit(write, dry_run, &mut prepared).await? {
+                Ok(stored) => return Ok((prepared, stored)),
+                Err(Refused::Taken) if tries < RETRIES => {}
+                Err(Refused::Changed) if !conditional && tries < RETRIES => {}
+                Err(refused) => return Err(pipeline::refusal(kind, name, refused)),
             }
         }
     }
@@ -159,12 +139,12 @@ impl Server {
         for _ in 0..RETRIES {
             let snapshot = self.0.hub.snapshot();
             let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let prepared = pipeline::set(kind, current, change(current)?);
-            let Some(write) = prepared.write.filter(|_| !dry_run) else { return Ok(()) };
-            match self.0.hub.commit(write).await? {
+            let mut prepared = pipeline::set(kind, current, change(current)?, &self.world(&snapshot));
+            let Some(write) = prepared.write.take() else { return Ok(()) };
+            match self.commit(write, dry_run, &mut prepared).await? {
                 Ok(_) => return Ok(()),
-                Err(Refused::Missing) => return Err(Status::not_found(&subject)),
-                Err(_) => {}
+                Err(Refused::Changed | Refused::Taken) => {}
+                Err(refused) => return Err(pipeline::refusal(kind, name, refused)),
             }
         }
         Err(Status::modified(&subject))

@@ -133,7 +133,7 @@ impl Store for FileStore {
 mod tests {
     use super::*;
     use machine::Time;
-    use registry::state::{Act, Expect, Write, key};
+    use registry::state::{Expect, Write, key};
     use serde_json::json;
 
     fn write(store: &mut FileStore, state: &mut State, write: Write) {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn put(name: &str, expect: Expect, value: u64) -> Write {
-        Write { key: key("", "things", "ns", name), expect, act: Act::Put(json!({"metadata": {"name": name}, "v": value})) }
+        Write::put(key("", "things", "ns", name), expect, json!({"metadata": {"name": name}, "v": value}))
     }
 
     #[test]
@@ -157,11 +157,8 @@ mod tests {
             write(&mut store, &mut state, put("a", Expect::Absent, 1));
             write(&mut store, &mut state, put("b", Expect::Absent, 2));
             write(&mut store, &mut state, put("a", Expect::At(1), 3));
-            let gone = Write {
-                key: key("", "things", "ns", "b"),
-                expect: Expect::At(2),
-                act: Act::Remove(json!({"metadata": {"name": "b"}, "last": true})),
-            };
+            let last = json!({"metadata": {"name": "b"}, "last": true});
+            let gone = Write::remove(key("", "things", "ns", "b"), Expect::At(2), last);
             write(&mut store, &mut state, gone);
         }
         let mut store = FileStore::open(directory.path()).unwrap();

@@ -4,6 +4,7 @@
 
 mod clients;
 mod controller;
+mod objects;
 mod plane;
 mod restarts;
 mod watches;
