@@ -7,12 +7,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
-use http_body_util::{BodyDataStream, Full};
-use testkit::client::{Client, Protocol};
 use testkit::plane::Plane;
-use testkit::script::{self, Answer, Auth, Case, Request};
+use testkit::script::{self, Answer, Case, Clients, Request};
 use testkit::{Suite, Verdict, table};
 
 type Gates = BTreeMap<String, bool>;
@@ -78,25 +75,10 @@ struct Binary {
     clients: Mutex<Clients>,
 }
 
-#[derive(Clone)]
-struct Clients {
-    runner: Arc<Client>,
-    stranger: Arc<Client>,
-}
-
-impl Clients {
-    fn new(plane: &Plane) -> Result<Clients, String> {
-        let kubeconfig = plane.kubeconfig();
-        Ok(Clients {
-            runner: Arc::new(Client::new(&kubeconfig, Protocol::Http2)?),
-            stranger: Arc::new(Client::without_certificate(&kubeconfig, Protocol::Http1)?),
-        })
-    }
-}
-
 impl Binary {
     fn new(plane: Arc<Mutex<Plane>>, gates: Gates) -> Result<Binary, String> {
-        let clients = Clients::new(&plane.lock().expect("no case panics while it holds a plane"))?;
+        let kubeconfig = plane.lock().expect("no case panics while it holds a plane").kubeconfig();
+        let clients = Clients::new(&kubeconfig)?;
         Ok(Binary { plane, gates: Mutex::new(gates), clients: Mutex::new(clients) })
     }
 }
@@ -104,25 +86,7 @@ impl Binary {
 impl script::Server for Binary {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Answer, String>> {
         let clients = self.clients.lock().expect("no case panics while it holds the clients").clone();
-        Box::pin(async move {
-            let mut built = http::Request::builder().method(request.method.as_str()).uri(request.path.as_str());
-            for (name, value) in &request.headers {
-                built = built.header(name, value);
-            }
-            if let Auth::Token(token) = &request.auth {
-                built = built.header("authorization", format!("Bearer {token}"));
-            }
-            let client = if request.auth == Auth::Runner { clients.runner } else { clients.stranger };
-            let built = built.body(Full::new(request.body)).map_err(|error| error.to_string())?;
-            let (parts, body) = client.send(built).await?.into_parts();
-            let headers = parts
-                .headers
-                .iter()
-                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-                .collect();
-            let body = BodyDataStream::new(body).map(|chunk| chunk.map_err(|error| error.to_string()));
-            Ok(Answer { code: parts.status.as_u16(), headers, body: body.boxed() })
-        })
+        Box::pin(async move { clients.send(request).await })
     }
 
     fn restart(&self, kill: bool, changes: Gates) -> BoxFuture<'_, Result<(), String>> {
@@ -150,5 +114,5 @@ fn relaunch(plane: &Mutex<Plane>, kill: bool, gates: &Gates) -> Result<Clients, 
         return Err(format!("the server did not stop cleanly, log:\n{}", plane.log()));
     }
     start(&mut plane, gates)?;
-    Clients::new(&plane)
+    Clients::new(&plane.kubeconfig())
 }

@@ -4,6 +4,8 @@
 mod case;
 mod events;
 mod matching;
+#[cfg(feature = "plane")]
+mod remote;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,8 @@ use serde_json::{Value, json};
 pub use case::{Case, Step};
 use events::Watch;
 use matching::{Expectation, check_reply};
+#[cfg(feature = "plane")]
+pub use remote::Clients;
 use variables::Variables;
 
 /// Who a request comes from.
@@ -67,10 +71,10 @@ pub trait Server: Send + Sync {
 /// Why a case is not run yet, if that is so: the capability that it needs has not landed.
 pub fn not_yet(case: &Case) -> Option<&'static str> {
     if case.needs.iter().any(|need| need == "workloads") {
-        return Some("needs workload controllers");
+        return Some("not yet: needs workload controllers");
     }
     let applies = |step: &Step| step.given.as_ref().is_some_and(|given| given.content_type().contains("apply-patch"));
-    case.steps.iter().any(applies).then_some("needs server-side apply")
+    case.steps.iter().any(applies).then_some("not yet: needs server-side apply")
 }
 
 /// Runs a case; an error says which step failed and how.

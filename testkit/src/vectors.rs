@@ -72,11 +72,11 @@ impl Suite {
         self.file_but(file, |_| None, check)
     }
 
-    /// Adds the cases of `topic/file`; those for which `not_yet` has a reason are listed, with the reason, and not run.
+    /// Adds the cases of `topic/file`; those that are `left_out` for a reason are listed, with the reason, as ignored.
     pub fn file_but<Case: DeserializeOwned>(
         mut self,
         file: &'static str,
-        not_yet: impl Fn(&Case) -> Option<&'static str>,
+        left_out: impl Fn(&Case) -> Option<&'static str>,
         check: impl Fn(Case) -> Verdict + Send + Sync + 'static,
     ) -> Suite {
         self.known.insert(file);
@@ -91,9 +91,9 @@ impl Suite {
                     for (name, value) in cases {
                         let check = Arc::clone(&check);
                         let shown = path.display().to_string();
-                        let waits = serde_json::from_value(value.clone()).ok().and_then(|case| not_yet(&case));
-                        let title = match waits {
-                            Some(reason) => format!("{file}::{name} (not yet: {reason})"),
+                        let reason = serde_json::from_value(value.clone()).ok().and_then(|case| left_out(&case));
+                        let title = match reason {
+                            Some(reason) => format!("{file}::{name} ({reason})"),
                             None => format!("{file}::{name}"),
                         };
                         self.trials.push(
@@ -103,7 +103,7 @@ impl Suite {
                                 })?;
                                 check(case).map_err(|why| Failed::from(format!("{shown}: case {name:?}:\n{why}")))
                             })
-                            .with_ignored_flag(waits.is_some()),
+                            .with_ignored_flag(reason.is_some()),
                         );
                     }
                 }
