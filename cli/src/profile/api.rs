@@ -6,12 +6,11 @@ use std::time::Duration;
 use api::config_node::ConfigNode;
 use clap::Args;
 use http::Method;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::config::DataDir;
+use crate::config::{DataDir, read_kubeconfig};
 use crate::error::Failure;
 
 /// Where the one object is.
@@ -37,14 +36,9 @@ impl ApiArgs {
             Some(path) => path.clone(),
             None => self.data_dir.path()?.join("kubeconfig"),
         };
-        let bad = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("{}: {error}", path.display()))
-                .hint("start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig")
-        };
-        let kubeconfig = Kubeconfig::read_from(&path).map_err(|error| bad(&error))?;
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
-        Ok(Api(Client::try_from(config).map_err(|error| bad(&error))?))
+        let hint = "start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig";
+        let config = read_kubeconfig(&path, hint).await?;
+        Ok(Api(Client::try_from(config).map_err(Failure::usage)?))
     }
 }
 
