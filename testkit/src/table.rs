@@ -64,6 +64,7 @@ pub const FILES: Table = &[
     ("probes/dropping", Package("lifesign-api")),
     ("probes/handlers", Package("lifesign-probe")),
     ("probes/http", Package("lifesign-probe")),
+    ("probes/listen", Package("lifesign-probe")),
     ("probes/podready", Package("lifesign-probe")),
     ("probes/timing", Package("lifesign-probe")),
     ("probes/worker", Package("lifesign-probe")),

@@ -11,6 +11,8 @@ pub enum Gate {
     EndpointSliceTerminatingCondition,
     /// `PreferSameZone` and `PreferSameNode` as traffic distribution.
     PreferSameTrafficDistribution,
+    /// A container that refuses connections is asked every few milliseconds until it listens.
+    ProbeOnListen,
     /// `timeoutMilliseconds` of probes; KEP-3066.
     SubSecondProbeTimeouts,
     /// `periodMilliseconds` and `initialDelayMilliseconds` of probes; KEP-3066.
@@ -19,9 +21,10 @@ pub enum Gate {
 
 impl Gate {
     /// Every gate, by name.
-    pub const ALL: [Gate; 4] = [
+    pub const ALL: [Gate; 5] = [
         Gate::EndpointSliceTerminatingCondition,
         Gate::PreferSameTrafficDistribution,
+        Gate::ProbeOnListen,
         Gate::SubSecondProbeTimeouts,
         Gate::SubSecondProbes,
     ];
@@ -31,6 +34,7 @@ impl Gate {
         match self {
             Gate::EndpointSliceTerminatingCondition => "EndpointSliceTerminatingCondition",
             Gate::PreferSameTrafficDistribution => "PreferSameTrafficDistribution",
+            Gate::ProbeOnListen => "ProbeOnListen",
             Gate::SubSecondProbeTimeouts => "SubSecondProbeTimeouts",
             Gate::SubSecondProbes => "SubSecondProbes",
         }

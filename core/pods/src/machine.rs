@@ -209,6 +209,11 @@ impl PodMachine {
                     self.probe(now, index, Some(probe::Input::Finished { probe, attempt, report }), out);
                 }
             }
+            Input::ProbeKnocked { container, probe, knock, accepted } => {
+                if let Some(index) = self.find(&container) {
+                    self.probe(now, index, Some(probe::Input::Knocked { probe, knock, accepted }), out);
+                }
+            }
             Input::Drained => {
                 if let Some(ending) = &mut self.ending {
                     ending.drain_until = None;

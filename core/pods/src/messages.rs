@@ -69,6 +69,17 @@ pub enum Input {
         /// How.
         result: HookResult,
     },
+    /// A knock of a prober was not refused.
+    ProbeKnocked {
+        /// The container.
+        container: Arc<str>,
+        /// The worker.
+        probe: ProbeType,
+        /// As in its [`probe::Knock`].
+        knock: u32,
+        /// When the connection was accepted; `None`: nobody answered, or something else went wrong.
+        accepted: Option<Time>,
+    },
     /// An attempt of a probe has completed.
     ProbeFinished {
         /// The container.

@@ -10,6 +10,7 @@
 pub mod conditions;
 pub mod explain;
 pub mod http;
+pub mod knocks;
 pub mod notes;
 pub mod outcome;
 pub mod phase;
@@ -21,10 +22,11 @@ pub mod timing;
 mod worker;
 
 pub use conditions::{PodFacts, pod_conditions};
+pub use knocks::Knocks;
 pub use notes::Notice;
 pub use outcome::{Outcome, Report};
 pub use phase::{Life, PodPhase, Role, pod_phase};
-pub use prober::{ContainerProber, Effect, Input, Launch, Prior, WorkerView};
+pub use prober::{ContainerProber, Effect, Input, Knock, Launch, Prior, WorkerView};
 pub use queue::Lane;
 pub use restart::{BackOff, BackOffSteps, RestartPolicy, Restarts};
 pub use schedule::{Attempt, Run, Schedule};

@@ -98,6 +98,8 @@ pub struct Report {
     pub message: String,
     /// For an error: whose fault it was.
     pub discarded: Option<Discarded>,
+    /// The connection was refused before a byte was sent: nobody listens, and asking cost the target nothing.
+    pub refused: bool,
     /// What the target said.
     pub said: Said,
 }
@@ -105,7 +107,7 @@ pub struct Report {
 impl Report {
     /// Returns a success that says nothing.
     pub fn success() -> Report {
-        Report { outcome: Outcome::Success, message: String::new(), discarded: None, said: Said::Nothing }
+        Report { outcome: Outcome::Success, message: String::new(), discarded: None, refused: false, said: Said::Nothing }
     }
 
     /// Returns a success that deserves a look.
@@ -236,7 +238,7 @@ fn late(what: &str, timeout: Duration, lag: Duration) -> Report {
 /// Judges a network attempt that got no answer.
 pub fn unanswered(cause: &Cause, timeout: Duration) -> Report {
     match cause {
-        Cause::Errno(name) => errno_report(name, Site::Network, "connect"),
+        Cause::Errno(name) => Report { refused: name == "ECONNREFUSED", ..errno_report(name, Site::Network, "connect") },
         Cause::NameNotFound => Report::failure("host name not found"),
         Cause::Protocol(text) => Report::failure(text.clone()),
         Cause::TimedOut { lag } => timed_out(timeout, *lag),

@@ -11,17 +11,18 @@ mod messages;
 
 use std::time::Duration;
 
-use api::ProbeType;
 use api::pod::Container;
+use api::{Gate, ProbeType};
 use machine::{Machine, Time};
 
 use crate::notes::Notice;
 use crate::outcome::{Outcome, Report};
 use crate::restart::Restarts;
-use crate::timing::{Defaults, NodePolicy, Timing};
+use crate::schedule::Attempt;
+use crate::timing::{Defaults, NodePolicy, Timing, asks_the_pod};
 use crate::worker::{ProbeResult, Verdict, Worker};
 
-pub use messages::{Effect, Input, Launch, Prior, WorkerView};
+pub use messages::{Effect, Input, Knock, Launch, Prior, WorkerView};
 
 /// A kill gets at least this long; kubelet.
 const GRACE_SECONDS_MIN: i64 = 2;
@@ -72,6 +73,7 @@ impl ContainerProber {
             let (timing, clamped) = Timing::of(probe, Some(type_), &node.gates, &Defaults::CONTAINER);
             let mut worker = Worker::new(type_, timing, node.policy);
             worker.grace_seconds = probe.termination_grace_period_seconds;
+            worker.may_knock = node.gates.enabled(Gate::ProbeOnListen) && type_ != ProbeType::Liveness && asks_the_pod(probe);
             worker.clamped = (!clamped.is_empty()).then(|| clamped.join("; ").into());
             Some(Box::new(worker))
         });
@@ -113,6 +115,7 @@ impl ContainerProber {
             period: worker.period(),
             timeout: worker.timing.timeout,
             result: worker.result,
+            knocking: worker.knocking,
         })
     }
 
@@ -129,6 +132,7 @@ impl ContainerProber {
             Input::Deleted => self.delete(effects),
             Input::PodTerminal | Input::Removed => self.end(&ORDER, effects),
             Input::Finished { probe, attempt, report } => self.finished(now, probe, attempt, &report, effects),
+            Input::Knocked { probe, knock, accepted } => self.knocked(probe, knock, accepted, effects),
         }
     }
 
@@ -136,13 +140,8 @@ impl ContainerProber {
     pub fn launch_due(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for worker in self.workers.iter_mut().flatten() {
             if let Some(attempt) = worker.schedule.launch(now) {
-                effects.push(Effect::Launch(Launch {
-                    probe: worker.type_,
-                    attempt: attempt.id,
-                    due: attempt.due,
-                    timeout: worker.timing.timeout,
-                    look: attempt.is_look(),
-                }));
+                stop_knocking(worker, effects);
+                effects.push(launch(worker, attempt, false));
             }
         }
     }
@@ -250,6 +249,7 @@ impl ContainerProber {
 
     fn delete(&mut self, effects: &mut Vec<Effect>) {
         self.deleted = true;
+        self.workers.iter_mut().flatten().for_each(|worker| stop_knocking(worker, effects));
         match self.seen {
             // Readiness goes on until the container stops: `serving` of a terminating endpoint follows it.
             Seen::Running { .. } | Seen::Nothing => self.end(&[ProbeType::Startup, ProbeType::Liveness], effects),
@@ -274,6 +274,10 @@ impl ContainerProber {
 
     fn finished(&mut self, now: Time, probe: ProbeType, id: u32, report: &Report, effects: &mut Vec<Effect>) {
         let deleted = self.deleted;
+        let started_at = match self.seen {
+            Seen::Running { started_at, .. } => Some(started_at),
+            Seen::Nothing | Seen::Stopped => None,
+        };
         let Some((worker, attempt)) = self.worker(probe).and_then(|worker| {
             let attempt = worker.schedule.finish(id)?;
             Some((worker, attempt))
@@ -282,9 +286,16 @@ impl ContainerProber {
             return;
         };
         let verdict = worker.completed(now, attempt, report.outcome);
-        note(worker, now, report, &verdict, deleted || attempt.is_look(), effects);
+        note(worker, now, report, &verdict, deleted || attempt.is_extra(), effects);
         if verdict.overran {
             effects.push(Effect::Overrun { probe });
+        }
+        if let (Some(started_at), Some(until)) = (started_at, worker.knock_until())
+            && report.refused
+            && !deleted
+        {
+            worker.knocking = true;
+            effects.push(Effect::Knock(Knock { probe, knock: attempt.id, from: now, until, started_at }));
         }
         let Some(result) = verdict.published else { return };
         effects.push(Effect::Publish { probe, result });
@@ -300,6 +311,17 @@ impl ContainerProber {
             (_, ProbeResult::Failure) => self.kill(probe, grace, effects),
             (ProbeType::Startup, _) => self.startup_succeeded(now, effects),
             (ProbeType::Liveness, _) => {}
+        }
+    }
+
+    /// Takes the end of knocking: the connection becomes an attempt, if there is one.
+    fn knocked(&mut self, probe: ProbeType, knock: u32, accepted: Option<Time>, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.worker(probe).filter(|worker| worker.knocking && worker.schedule.last_id() == knock) else {
+            return;
+        };
+        worker.knocking = false;
+        if let Some(attempt) = accepted.and_then(|at| worker.schedule.launch_accepted(at)) {
+            effects.push(launch(worker, attempt, true));
         }
     }
 
@@ -341,13 +363,31 @@ impl ContainerProber {
     }
 }
 
+fn launch(worker: &Worker, attempt: Attempt, knocked: bool) -> Effect {
+    Effect::Launch(Launch {
+        probe: worker.type_,
+        attempt: attempt.id,
+        due: attempt.due,
+        timeout: worker.timing.timeout,
+        look: attempt.is_look(),
+        knocked,
+    })
+}
+
+fn stop_knocking(worker: &mut Worker, effects: &mut Vec<Effect>) {
+    if std::mem::take(&mut worker.knocking) {
+        effects.push(Effect::StopKnocking { probe: worker.type_ });
+    }
+}
+
 fn cancel(worker: &mut Worker, effects: &mut Vec<Effect>) {
+    stop_knocking(worker, effects);
     if let Some(attempt) = worker.schedule.stop() {
         effects.push(Effect::Cancel { probe: worker.type_, attempt });
     }
 }
 
-/// Writes the event that an outcome is worth, if any. A second look and a pod that goes away cause no complaint.
+/// Writes the event that an outcome is worth, if any. An extra attempt and a pod that goes away cause no complaint.
 fn note(worker: &mut Worker, now: Time, report: &Report, verdict: &Verdict, silent: bool, effects: &mut Vec<Effect>) {
     let probe = worker.type_;
     let notable = verdict.run == 1 || verdict.run == worker.timing.failure_threshold;

@@ -40,14 +40,37 @@ pub struct Attempt {
     pub id: u32,
     /// The instant it was scheduled for; it may have begun later.
     pub due: Time,
-    /// For a second look: the next instant of the grid, which the look does not shift.
+    place: Place,
+}
+
+/// What an attempt is to the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is one of its instants.
+    Grid,
+    /// A second look before this instant, which it does not shift.
+    Look { grid: Time },
+    /// It took the connection that a knock opened, while this attempt waited.
+    Knock { waiting: Waiting },
+}
+
+/// An attempt that waits for its instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    due: Time,
+    /// For a second look: the next instant of the grid.
     look: Option<Time>,
 }
 
 impl Attempt {
-    /// Returns whether this is a second look, whose failure does not count.
+    /// Returns whether this is a second look.
     pub fn is_look(&self) -> bool {
-        self.look.is_some()
+        matches!(self.place, Place::Look { .. })
+    }
+
+    /// Returns whether this attempt is not one of the grid: its failure does not count.
+    pub fn is_extra(&self) -> bool {
+        self.place != Place::Grid
     }
 }
 
@@ -63,18 +86,19 @@ pub struct Schedule {
 enum State {
     #[default]
     Idle,
-    Waiting {
-        due: Time,
-        look: Option<Time>,
-    },
+    Waiting(Waiting),
     Running(Attempt),
 }
 
 impl Schedule {
     /// Sets the first attempt of a container instance; what was scheduled or running is forgotten.
     pub fn start(&mut self, due: Time) {
-        self.state = State::Waiting { due, look: None };
+        self.wait(due, None);
         self.last_due = None;
+    }
+
+    fn wait(&mut self, due: Time, look: Option<Time>) {
+        self.state = State::Waiting(Waiting { due, look });
     }
 
     /// Forgets what is scheduled or running; returns the attempt that ran, which may be cancelled.
@@ -88,7 +112,7 @@ impl Schedule {
     /// Returns when the next attempt is due; `None` while one runs or nothing is scheduled.
     pub fn due(&self) -> Option<Time> {
         match self.state {
-            State::Waiting { due, .. } => Some(due),
+            State::Waiting(waiting) => Some(waiting.due),
             State::Idle | State::Running(_) => None,
         }
     }
@@ -97,21 +121,38 @@ impl Schedule {
     pub fn running(&self) -> Option<Attempt> {
         match self.state {
             State::Running(attempt) => Some(attempt),
-            State::Idle | State::Waiting { .. } => None,
+            State::Idle | State::Waiting(_) => None,
         }
     }
 
     /// Hands out the attempt that is due, if one is.
     pub fn launch(&mut self, now: Time) -> Option<Attempt> {
-        let State::Waiting { due, look } = self.state else { return None };
+        let State::Waiting(Waiting { due, look }) = self.state else { return None };
         if due > now {
             return None;
         }
+        Some(self.run(due, look.map_or(Place::Grid, |grid| Place::Look { grid })))
+    }
+
+    /// Hands out an attempt for a connection that was accepted at `at`: an extra one, or the one that was due by then.
+    pub fn launch_accepted(&mut self, at: Time) -> Option<Attempt> {
+        match self.state {
+            State::Waiting(waiting) if at < waiting.due => Some(self.run(at, Place::Knock { waiting })),
+            _ => self.launch(at),
+        }
+    }
+
+    fn run(&mut self, due: Time, place: Place) -> Attempt {
         self.launched = self.launched.wrapping_add(1);
-        let attempt = Attempt { id: self.launched, due, look };
+        let attempt = Attempt { id: self.launched, due, place };
         self.state = State::Running(attempt);
         self.last_due = Some(due);
-        Some(attempt)
+        attempt
+    }
+
+    /// Returns the id of the attempt that was handed out last.
+    pub fn last_id(&self) -> u32 {
+        self.launched
     }
 
     /// Takes back an attempt that has completed; `None` if it is not the one that runs. Nothing is scheduled then.
@@ -123,10 +164,25 @@ impl Schedule {
 
     /// Schedules the attempt after `attempt`, which completed now. Returns whether that one overran and moved the grid.
     pub fn follow(&mut self, now: Time, attempt: Attempt, period: Duration) -> bool {
-        let grid = attempt.look.unwrap_or(attempt.due + period);
+        let grid = match attempt.place {
+            Place::Look { grid } => grid,
+            Place::Grid | Place::Knock { .. } => attempt.due + period,
+        };
         let rested = now + rest(period);
-        self.state = State::Waiting { due: grid.max(rested), look: None };
+        self.wait(grid.max(rested), None);
         rested > grid
+    }
+
+    /// Schedules what waited while `attempt`, which completed now, had the connection of a knock: the target gets its rest, and
+    /// a second look that would come no earlier than the grid is left out. Returns whether `attempt` was such a one.
+    pub fn resume(&mut self, now: Time, attempt: Attempt, period: Duration) -> bool {
+        let Place::Knock { waiting } = attempt.place else { return false };
+        let rested = now + rest(period);
+        match waiting {
+            Waiting { due, look: Some(grid) } if due.max(rested) < grid => self.wait(due.max(rested), Some(grid)),
+            Waiting { due, look } => self.wait(look.unwrap_or(due).max(rested), None),
+        }
+        true
     }
 
     /// Schedules a second look after `attempt`, which completed now, if there is time for one before the next instant of
@@ -137,14 +193,14 @@ impl Schedule {
         if period <= LOOK_AFTER || due >= grid {
             return false;
         }
-        self.state = State::Waiting { due, look: Some(grid) };
+        self.wait(due, Some(grid));
         true
     }
 
     /// Applies a new period to the attempt that waits: it comes one period after the last one, if that is earlier.
     pub fn shorten(&mut self, period: Duration) {
-        if let (State::Waiting { due, look: None }, Some(last)) = (self.state, self.last_due) {
-            self.state = State::Waiting { due: due.min(last + period), look: None };
+        if let (State::Waiting(Waiting { due, look: None }), Some(last)) = (self.state, self.last_due) {
+            self.wait(due.min(last + period), None);
         }
     }
 }

@@ -30,6 +30,16 @@ pub enum SubSecondProbePolicy {
 #[error("unknown subSecondProbePolicy {0:?}: use OnlyTheFirstTime, AlwaysWhenWaitingForSuccess or Always")]
 pub struct PolicyError(String);
 
+impl SubSecondProbePolicy {
+    /// Returns whether an instance counts as one that waits for success.
+    pub fn waits_for_success(self, progress: Progress) -> bool {
+        match self {
+            SubSecondProbePolicy::OnlyTheFirstTime => !progress.reached_success,
+            SubSecondProbePolicy::AlwaysWhenWaitingForSuccess | SubSecondProbePolicy::Always => !progress.is_success,
+        }
+    }
+}
+
 impl FromStr for SubSecondProbePolicy {
     type Err = PolicyError;
 
@@ -170,11 +180,7 @@ impl Timing {
 
     /// Returns the period that is valid now.
     pub fn period(&self, policy: SubSecondProbePolicy, progress: Progress) -> Duration {
-        let fast_allowed = match policy {
-            SubSecondProbePolicy::OnlyTheFirstTime => !progress.reached_success,
-            SubSecondProbePolicy::AlwaysWhenWaitingForSuccess => !progress.is_success,
-            SubSecondProbePolicy::Always => true,
-        };
+        let fast_allowed = policy == SubSecondProbePolicy::Always || policy.waits_for_success(progress);
         if self.period >= FAST_BELOW || fast_allowed { self.period } else { self.slow }
     }
 }
@@ -183,6 +189,16 @@ impl Timing {
 pub fn handler_of(probe: &Probe) -> Option<HandlerKind> {
     let set = [probe.exec.is_some(), probe.http_get.is_some(), probe.tcp_socket.is_some(), probe.grpc.is_some()];
     HandlerKind::ALL.into_iter().zip(set).find(|(_, set)| *set).map(|(handler, _)| handler)
+}
+
+/// Returns whether a probe asks the pod itself over the network.
+pub fn asks_the_pod(probe: &Probe) -> bool {
+    match handler_of(probe) {
+        Some(HandlerKind::HttpGet) => probe.http_get.as_ref().is_some_and(|action| action.host.is_empty()),
+        Some(HandlerKind::TcpSocket) => probe.tcp_socket.as_ref().is_some_and(|action| action.host.is_empty()),
+        Some(HandlerKind::Grpc) => true,
+        Some(HandlerKind::Exec) | None => false,
+    }
 }
 
 fn millis(value: i64) -> Duration {

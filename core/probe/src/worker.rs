@@ -68,6 +68,10 @@ pub(crate) struct Worker {
     pub(crate) warned: bool,
     /// What was corrected in the stored probe; told once.
     pub(crate) clamped: Option<Box<str>>,
+    /// Whether a target that refuses connections may be knocked at.
+    pub(crate) may_knock: bool,
+    /// The executor knocks for this worker.
+    pub(crate) knocking: bool,
     policy: SubSecondProbePolicy,
     run: Run<bool>,
     reached: bool,
@@ -90,6 +94,8 @@ impl Worker {
             warnings: Rate::default(),
             warned: false,
             clamped: None,
+            may_knock: false,
+            knocking: false,
             run: Run::default(),
             reached: false,
             may_look: false,
@@ -127,10 +133,18 @@ impl Worker {
         }
     }
 
+    fn progress(&self) -> Progress {
+        Progress { reached_success: self.reached, is_success: self.result == Some(ProbeResult::Success) }
+    }
+
     /// Returns the period that is valid now.
     pub(crate) fn period(&self) -> Duration {
-        let is_success = self.result == Some(ProbeResult::Success);
-        self.timing.period(self.policy, Progress { reached_success: self.reached, is_success })
+        self.timing.period(self.policy, self.progress())
+    }
+
+    /// Returns until when the target may be knocked at, after it refused an attempt; `None`: not at all.
+    pub(crate) fn knock_until(&self) -> Option<Time> {
+        self.schedule.due().filter(|_| self.may_knock && self.policy.waits_for_success(self.progress()))
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -152,12 +166,15 @@ impl Worker {
         let mut verdict = Verdict { published: None, run: 0, regained: false, overran: false };
         let first = std::mem::take(&mut self.may_look);
         match outcome.succeeded() {
-            Some(success) if success || !attempt.is_look() => self.count(success, &mut verdict),
-            // An error is discarded, and so is the failure of a second look: no count, and no run is broken.
+            Some(success) if success || !attempt.is_extra() => self.count(success, &mut verdict),
+            // An error is discarded, and so is the failure of an extra attempt: no count, and no run is broken.
             Some(_) | None => {}
         }
         if !self.hold {
             let period = self.period();
+            if outcome.succeeded() != Some(true) && self.schedule.resume(now, attempt, period) {
+                return verdict;
+            }
             let look = first && self.result != Some(ProbeResult::Success) && self.schedule.look_again(now, attempt, period);
             verdict.overran = !look && self.schedule.follow(now, attempt, period);
         }

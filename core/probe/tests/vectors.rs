@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         .file("probes/backoff", backoff::check)
         .file("probes/handlers", handlers::check)
         .file("probes/http", http::check)
+        .file("probes/listen", worker::check)
         .file("probes/podready", podready::check)
         .file("probes/timing", timing::check)
         .file("probes/worker", worker::check)

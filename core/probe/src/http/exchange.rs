@@ -86,7 +86,9 @@ impl Exchange {
             // The status line has decided already.
             Answer::Failed(_) if self.status >= 400 => Step::Done(self.body(Vec::new(), false)),
             Answer::Failed(cause) => {
-                let report = unanswered(&cause, self.timeout);
+                let mut report = unanswered(&cause, self.timeout);
+                // After a redirect somebody has been asked already.
+                report.refused &= self.redirected.is_none();
                 if !self.tries.again(&report) {
                     return Step::Done(report);
                 }

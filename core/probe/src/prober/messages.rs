@@ -39,6 +39,15 @@ pub enum Input {
         /// What came of it.
         report: Report,
     },
+    /// A knock was not refused; there are no further ones until the worker asks for them.
+    Knocked {
+        /// The worker.
+        probe: ProbeType,
+        /// As in its [`Knock`].
+        knock: u32,
+        /// When the connection was accepted; `None`: nobody answered, or something else went wrong.
+        accepted: Option<Time>,
+    },
 }
 
 /// An attempt to carry out.
@@ -54,6 +63,23 @@ pub struct Launch {
     pub timeout: Duration,
     /// A second look: its failure will not count.
     pub look: bool,
+    /// Use the connection that a knock has opened.
+    pub knocked: bool,
+}
+
+/// Knocks to carry out: bare connections to a target that refuses them, at intervals that [`Knocks`](crate::Knocks) knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knock {
+    /// The worker.
+    pub probe: ProbeType,
+    /// To be given back in [`Input::Knocked`].
+    pub knock: u32,
+    /// When the attempt completed that was refused.
+    pub from: Time,
+    /// When the next attempt is due; no knock from then on.
+    pub until: Time,
+    /// When the container instance started: an old one is knocked at more rarely.
+    pub started_at: Time,
 }
 
 /// Something to be done.
@@ -61,6 +87,13 @@ pub struct Launch {
 pub enum Effect {
     /// Carry out an attempt.
     Launch(Launch),
+    /// Knock until somebody listens, until told otherwise or until its time is up.
+    Knock(Knock),
+    /// Do not knock any more; a connection that is being made is closed, or used by the [`Launch`] that follows.
+    StopKnocking {
+        /// The worker.
+        probe: ProbeType,
+    },
     /// The outcome of an attempt under way does not matter any more.
     Cancel {
         /// The worker.
@@ -158,4 +191,6 @@ pub struct WorkerView {
     pub timeout: Duration,
     /// What is published; `None` while no instance runs.
     pub result: Option<ProbeResult>,
+    /// The target refuses connections and is knocked at.
+    pub knocking: bool,
 }

@@ -1,5 +1,7 @@
 //! Laws of the prober under any script, and the events that the vectors do not record.
 
+mod knocking;
+
 use api::pod::{Probe, TcpSocketAction};
 use api::{FeatureGates, Gate};
 use machine::Rng;

@@ -244,6 +244,7 @@ impl Supervisor {
             probe::Effect::Publish { probe, result } => {
                 tracing::debug!(container = &*container, probe = probe.name(), ?result, "probe verdict");
             }
+            probe::Effect::Knock(_) | probe::Effect::StopKnocking { .. } => {}
             probe::Effect::Hold { .. } | probe::Effect::Kill { .. } | probe::Effect::Note { .. } => {}
         }
     }
