@@ -8,6 +8,7 @@
 //! right JSON type is the decoder's question (a 400, not a field error); a rule treats a value of a wrong type as absent
 //! unless its specification says otherwise.
 
+pub mod budget;
 pub mod config_node;
 pub mod config_node_rules;
 pub mod crds;
@@ -19,6 +20,7 @@ pub mod gates;
 pub mod int_or_string;
 pub mod ip;
 pub mod json;
+pub mod key;
 pub mod lease;
 pub mod marker;
 pub mod marker_rules;
@@ -33,12 +35,15 @@ pub mod selector;
 pub mod service;
 pub mod status;
 pub mod timestamp;
+pub mod workload;
 pub mod write;
 
+pub use budget::PodDisruptionBudget;
 pub use config_node::ConfigNode;
 pub use endpointslice::EndpointSlice;
 pub use gates::{FeatureGates, Gate};
 pub use int_or_string::IntOrString;
+pub use key::Key;
 pub use lease::Lease;
 pub use marker::{NodePodProbe, PodProbeMarker};
 pub use meta::{Kind, ObjectMeta, OwnerReference, Scope};
@@ -50,6 +55,7 @@ pub use quantity::Quantity;
 pub use selector::{FieldSelector, LabelSelector, Selector};
 pub use service::Service;
 pub use timestamp::Timestamp;
+pub use workload::{Deployment, ReplicaSet};
 pub use write::{Verb, Write, WriteError};
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
-//! The contract between cores and shells: [`Time`], [`Machine`] and a seeded [`Rng`].
+//! The contract between cores and shells: [`Time`], [`Machine`] a seeded [`Rng`], and the two collections that controllers share.
 //!
 //! A core decides and never acts: it takes `now` as an argument and returns what must be done as data. A shell acts and
 //! never decides. Everything here is plain arithmetic, so a test or the simulator can drive a core through hours in
 //! microseconds.
 
+mod groups;
 mod rng;
 mod time;
+mod work_queue;
 
+pub use groups::Groups;
 pub use rng::Rng;
 pub use time::Time;
+pub use work_queue::WorkQueue;
 
 /// A decision maker with memory and deadlines.
 ///

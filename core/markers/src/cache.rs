@@ -3,7 +3,6 @@
 //! Every `apply_*` and `remove_*` takes one object and adds to [`Changes`] what must be looked at again; nothing else is.
 //! The indices are functions of the objects: the order in which objects came is of no account.
 
-mod index;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::marker::{ContainerProbe, ContainerProbeState, NodePodProbe, PodProbe, PodProbeMarker};
 use api::{Node, Pod};
 
-use crate::key::is_stale;
 use crate::mark::{ProbeResult, Trigger};
 use crate::{Compiled, Key, Marked, Reason, entries};
-use index::Groups;
+use api::key::is_stale;
+use machine::Groups;
 
 /// The label that tells a virtual node, on which no agent runs.
 const VIRTUAL_NODE: (&str, &str) = ("type", "virtual-kubelet");

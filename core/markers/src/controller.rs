@@ -4,7 +4,6 @@
 //! request is under way; its answer is taken like any other news, so what the controller wrote is not found again as a
 //! difference. A change of one pod costs the work of its node, not of the cluster.
 
-mod lane;
 mod markers;
 mod nodes;
 mod pods;
@@ -14,11 +13,11 @@ use std::time::Duration;
 
 use api::marker::{NodePodProbe, PodProbeMarker};
 use api::{Node, Note, Pod, Write, WriteError};
-use machine::{Machine, Time};
+use machine::{Machine, Time, WorkQueue};
 
 use crate::Key;
 use crate::cache::{Cache, Changes};
-use lane::Lane;
+
 use markers::MarkerWork;
 use nodes::NodeWork;
 use pods::PodWork;
@@ -113,9 +112,9 @@ pub struct Controller {
     node_work: BTreeMap<String, NodeWork>,
     pod_work: BTreeMap<Key, PodWork>,
     marker_work: BTreeMap<Key, MarkerWork>,
-    nodes: Lane<String>,
-    pods: Lane<Key>,
-    markers: Lane<Key>,
+    nodes: WorkQueue<String>,
+    pods: WorkQueue<Key>,
+    markers: WorkQueue<Key>,
     drift_suppressed: u64,
 }
 
@@ -123,9 +122,9 @@ impl Controller {
     /// Returns a controller that knows nothing yet.
     pub fn new() -> Controller {
         Controller {
-            nodes: Lane::new(NODES_AT_ONCE),
-            markers: Lane::new(NODES_AT_ONCE),
-            pods: Lane::new(PODS_AT_ONCE),
+            nodes: WorkQueue::new(NODES_AT_ONCE),
+            markers: WorkQueue::new(NODES_AT_ONCE),
+            pods: WorkQueue::new(PODS_AT_ONCE),
             ..Controller::default()
         }
     }

@@ -6,9 +6,9 @@ use api::Pod;
 use api::marker::{MARKED, PodProbe};
 
 use super::{Cache, Changes, NodeFacts, PodEntry};
-use crate::key::is_stale;
 use crate::mark::Trigger;
 use crate::{Compiled, Key, Marked, Reason, entries};
+use api::key::is_stale;
 
 impl Cache {
     /// Takes a pod.

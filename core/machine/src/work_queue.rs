@@ -2,24 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::Time;
+use crate::Time;
 
 /// Things to look at, by instant.
-#[derive(Default)]
-pub(super) struct Lane<K> {
+#[derive(Clone, Debug, Default)]
+pub struct WorkQueue<K> {
     due: BTreeMap<K, Time>,
     queue: BTreeSet<(Time, K)>,
     in_flight: BTreeSet<K>,
     limit: usize,
 }
 
-impl<K: Ord + Clone + Default> Lane<K> {
-    pub(super) fn new(limit: usize) -> Lane<K> {
-        Lane { limit, ..Lane::default() }
+impl<K: Ord + Clone + Default> WorkQueue<K> {
+    /// Returns a queue that lets so many requests be under way at once.
+    pub fn new(limit: usize) -> WorkQueue<K> {
+        WorkQueue { limit, ..WorkQueue::default() }
     }
 
     /// Asks for a look at `key` at `at`, or earlier if that was asked before.
-    pub(super) fn schedule(&mut self, key: K, at: Time) {
+    pub fn schedule(&mut self, key: K, at: Time) {
         if let Some(known) = self.due.get(&key) {
             if *known <= at {
                 return;
@@ -34,7 +35,7 @@ impl<K: Ord + Clone + Default> Lane<K> {
     }
 
     /// Takes the first thing that is due, unless too many requests are under way.
-    pub(super) fn pop(&mut self, now: Time) -> Option<K> {
+    pub fn pop(&mut self, now: Time) -> Option<K> {
         if self.in_flight.len() >= self.limit || self.queue.first()?.0 > now {
             return None;
         }
@@ -44,7 +45,7 @@ impl<K: Ord + Clone + Default> Lane<K> {
     }
 
     /// A request for `key` is under way.
-    pub(super) fn start(&mut self, key: &K) {
+    pub fn start(&mut self, key: &K) {
         if let Some(due) = self.due.get(key) {
             self.queue.remove(&(*due, key.clone()));
         }
@@ -52,7 +53,7 @@ impl<K: Ord + Clone + Default> Lane<K> {
     }
 
     /// The request for `key` has ended.
-    pub(super) fn finish(&mut self, key: &K) {
+    pub fn finish(&mut self, key: &K) {
         self.in_flight.remove(key);
         if let Some(due) = self.due.get(key) {
             self.queue.insert((*due, key.clone()));
@@ -60,12 +61,12 @@ impl<K: Ord + Clone + Default> Lane<K> {
     }
 
     /// Returns whether a request for `key` is under way.
-    pub(super) fn is_busy(&self, key: &K) -> bool {
+    pub fn is_busy(&self, key: &K) -> bool {
         self.in_flight.contains(key)
     }
 
     /// Returns when the next thing is due, if it could be acted upon.
-    pub(super) fn deadline(&self) -> Option<Time> {
+    pub fn deadline(&self) -> Option<Time> {
         self.queue.first().filter(|_| self.in_flight.len() < self.limit).map(|(at, _)| *at)
     }
 }
@@ -76,19 +77,19 @@ mod tests {
 
     #[test]
     fn a_thing_under_way_waits_and_the_earliest_wish_counts() {
-        let mut lane = Lane::new(1);
+        let mut queue = WorkQueue::new(1);
         let at = Time::from_millis;
-        lane.schedule("a".to_owned(), at(10));
-        lane.schedule("a".to_owned(), at(5));
-        lane.schedule("a".to_owned(), at(20));
-        assert_eq!(lane.deadline(), Some(at(5)));
-        assert_eq!(lane.pop(at(4)), None);
-        assert_eq!(lane.pop(at(5)).as_deref(), Some("a"));
-        lane.start(&"a".to_owned());
-        lane.schedule("a".to_owned(), at(6));
-        lane.schedule("b".to_owned(), at(6));
-        assert_eq!((lane.pop(at(9)), lane.deadline()), (None, None));
-        lane.finish(&"a".to_owned());
-        assert_eq!(lane.pop(at(9)).as_deref(), Some("a"));
+        queue.schedule("a".to_owned(), at(10));
+        queue.schedule("a".to_owned(), at(5));
+        queue.schedule("a".to_owned(), at(20));
+        assert_eq!(queue.deadline(), Some(at(5)));
+        assert_eq!(queue.pop(at(4)), None);
+        assert_eq!(queue.pop(at(5)).as_deref(), Some("a"));
+        queue.start(&"a".to_owned());
+        queue.schedule("a".to_owned(), at(6));
+        queue.schedule("b".to_owned(), at(6));
+        assert_eq!((queue.pop(at(9)), queue.deadline()), (None, None));
+        queue.finish(&"a".to_owned());
+        assert_eq!(queue.pop(at(9)).as_deref(), Some("a"));
     }
 }

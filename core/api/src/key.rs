@@ -1,8 +1,8 @@
 //! Names of objects, and which of two versions of an object is newer.
 
-use api::ObjectMeta;
+use crate::ObjectMeta;
 
-/// Namespace and name of a marker or a pod.
+/// Namespace and name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The namespace.
@@ -23,7 +23,7 @@ impl Key {
     }
 
     /// Returns the least key of a namespace, for ranges.
-    pub(crate) fn first(namespace: &str) -> Key {
+    pub fn first(namespace: &str) -> Key {
         Key::new(namespace, "")
     }
 }
@@ -38,7 +38,7 @@ impl std::fmt::Display for Key {
 ///
 /// A watch may deliver an old version after the answer to a write brought a newer one. Resource versions that are numbers
 /// can be compared (Kubernetes promises it since 1.35, our server always); with others nothing is called old.
-pub(crate) fn is_stale(known: &ObjectMeta, new: &ObjectMeta) -> bool {
+pub fn is_stale(known: &ObjectMeta, new: &ObjectMeta) -> bool {
     let number = |metadata: &ObjectMeta| metadata.resource_version.parse::<u128>().ok();
     known.uid == new.uid && matches!((number(known), number(new)), (Some(known), Some(new)) if new < known)
 }
