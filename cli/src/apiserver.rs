@@ -11,7 +11,8 @@ use apiserver::{
     write_private,
 };
 use clap::Args;
-use runtime::Clock;
+use futures::FutureExt;
+use runtime::{Clock, Tasks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,7 @@ pub(crate) struct Listening {
     pub(crate) url: String,
     listener: TcpListener,
     tls: std::sync::Arc<apiserver::TlsServerConfig>,
+    renewal: Tasks<Failure>,
 }
 
 impl ServerArgs {
@@ -88,8 +90,9 @@ impl ServerArgs {
         let make = move || authority.server(&names, &addresses);
         let shown = apiserver::ShownCertificate::new(&make().map_err(Failure::bug)?).map_err(Failure::bug)?;
         let tls = apiserver::tls_config(&ca, Arc::clone(&shown)).map_err(Failure::bug)?;
-        tokio::spawn(apiserver::renew(shown, clock, make));
-        Ok(Listening { server, url, listener, tls })
+        let mut renewal = Tasks::default();
+        renewal.spawn("certificate-renewal", apiserver::renew(shown, clock, make).map(Ok));
+        Ok(Listening { server, url, listener, tls, renewal })
     }
 
     /// Writes the kubeconfig of the administrator, and where the server listens.
@@ -107,11 +110,12 @@ impl ServerArgs {
 
 impl Listening {
     /// Serves until told to stop; says so on stdout when it is ready. `before_ready` runs first.
-    pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), Failure> {
         let failed = self.server.clone();
         let serving = apiserver::serve(self.server, self.listener, self.tls, stop);
         tokio::select! {
             () = serving => Ok(()),
+            ended = self.renewal.ended() => Err(Failure::bug(ended)),
             why = failed.failure() => Err(Failure::bug(why).hint("the disk may be full or broken; nothing that was acknowledged is lost")),
         }
     }

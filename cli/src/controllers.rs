@@ -99,13 +99,14 @@ impl ControllersArgs {
         };
         let mut registry = Registry::default();
         let metrics = controllers::Metrics::register(&mut registry);
-        let serving = Serving::start(self.metrics_addr, registry).await?;
+        let mut serving = Serving::start(self.metrics_addr, registry).await?;
         let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let config = ControllersConfig {
-            client: client.clone(),
-            clock: clock.clone(),
-            host: host.clone(),
+        let (work_clock, work_host) = (clock.clone(), host.clone());
+        let config = move |client| ControllersConfig {
+            client,
+            clock: work_clock,
+            host: work_host,
             endpointslices: slices,
             scheduler: own,
             node_lifecycle: own
@@ -120,11 +121,20 @@ impl ControllersArgs {
         let place = Place { namespace: self.leader_elect_resource_namespace, name: self.leader_elect_resource_name };
         let settings = leader::Settings::new(&identity);
         eprintln!("waiting to lead on Kubernetes {version} as {identity}; metrics on http://{}/metrics", serving.address());
-        let work = |stop| {
+        let work = |client, stop| {
             eprintln!("leading");
-            controllers::run(config, stop)
+            controllers::run(config(client), stop)
         };
-        match lead(client, clock, place, settings, rng, stop, work).await {
+        let mut leading = std::pin::pin!(lead(client, clock, place, settings, rng, stop.clone(), work));
+        let outcome = tokio::select! {
+            outcome = &mut leading => outcome,
+            failure = serving.ended() => {
+                stop.cancel();
+                leading.await;
+                return Err(failure);
+            }
+        };
+        match outcome {
             (Ended::Lost, _) => Err(Failure::no("leadership was lost: the API could not be reached in time")
                 .hint("start again; another instance may lead by now")),
             (Ended::Stopped, Some(Err(error))) => Err(Failure::bug(error)),

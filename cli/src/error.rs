@@ -16,6 +16,12 @@ pub(crate) enum FailureKind {
     Bug,
 }
 
+impl Display for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
 /// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -53,6 +59,11 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Display) -> Failure {
         self.hint = Some(hint.to_string());
         self
+    }
+
+    /// Adds what the message is about.
+    pub(crate) fn about(self, subject: impl Display) -> Failure {
+        Failure { message: format!("{subject}: {}", self.message), ..self }
     }
 
     /// Prints the failure and returns the exit code.

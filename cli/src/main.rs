@@ -11,6 +11,7 @@ mod kubeconfig;
 mod manifests;
 mod metrics;
 mod output;
+mod parts;
 mod profile;
 mod progress;
 mod serve;

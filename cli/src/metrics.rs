@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use runtime::Tasks;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -27,7 +28,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// Metrics that are served until this is dropped.
 pub(crate) struct Serving {
     address: SocketAddr,
-    _tasks: JoinSet<()>,
+    tasks: Tasks<Infallible>,
 }
 
 impl Serving {
@@ -36,9 +37,14 @@ impl Serving {
         let bad = |error| Failure::usage(format!("--metrics-addr {address}: {error}")).hint("port 0 picks a free one");
         let listener = TcpListener::bind(address).await.map_err(bad)?;
         let address = listener.local_addr().map_err(bad)?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, Arc::new(registry)));
-        Ok(Serving { address, _tasks: tasks })
+        let mut tasks = Tasks::default();
+        tasks.spawn("metrics", accept(listener, Arc::new(registry)));
+        Ok(Serving { address, tasks })
+    }
+
+    /// Waits until they are no longer served, which should not happen.
+    pub(crate) async fn ended(&mut self) -> Failure {
+        Failure::bug(self.tasks.ended().await)
     }
 
     /// Returns where they are served.
@@ -47,7 +53,7 @@ impl Serving {
     }
 }
 
-async fn accept(listener: TcpListener, registry: Arc<Registry>) {
+async fn accept(listener: TcpListener, registry: Arc<Registry>) -> Result<(), Infallible> {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

@@ -7,21 +7,24 @@ use std::time::Duration;
 use agent::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
 use agent::container::ShimProgram;
 use agent::drain::Drains;
-use agent::{AgentConfig, AgentTls, OnStop};
+use agent::{AgentConfig, AgentReady, AgentTls, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
 use controllers::ControllersConfig;
 use controllers::profile::TolerationsInUse;
+use futures::{FutureExt, TryFutureExt};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, EventWriter};
+use runtime::{Clock, EventWriter, chain};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::{ServerArgs, builtin_definitions, say_ready};
 use crate::controllers::SliceArgs;
 use crate::error::Failure;
 use crate::manifests::{self, Manifest};
+use crate::parts::Parts;
 use crate::profile::RolloutArgs;
 use crate::{block_on, progress, signals, start_logging};
 
@@ -130,35 +133,38 @@ impl UpArgs {
         let listening = self.server.open(clock.clone(), settings).await?;
         let server = listening.server.clone();
         let url = listening.url.clone();
-        // Everything else stops first; the API server last, so that what the others have to say is still heard.
+        let mut parts = Parts::default();
+        // The API server is started first and stops last, so that what the others have to say is still heard.
         let serve_stop = CancellationToken::new();
         server.start(&builtin_definitions()?, serve_stop.clone()).await.map_err(Failure::bug)?;
         services.settle(&server).await?;
-        let serving = tokio::spawn(listening.run(serve_stop.clone()));
-
-        let parts_stop = CancellationToken::new();
-        let in_use: TolerationsInUse = Arc::new(move || tolerations.get());
-        let controllers = self.controllers(&server, &clock, metrics, in_use)?;
-        let controllers = tokio::spawn(controllers::run(controllers, parts_stop.clone()));
-        let drains = Drains::default();
-        let proxy = tokio::spawn(self.proxy(&server, &clock, drains.clone(), parts_stop.clone())?);
-        let agent = self.start_agent(&server, &clock, &data_dir, drains, stop.clone()).await?;
-        say_ready(&url);
+        parts.start("api-server", serve_stop.clone(), Some(STOP_TIMEOUT), listening.run(serve_stop));
 
         let admin = client(&server, "lifesign-up");
-        let watching = tokio::spawn(progress::watch(admin.clone(), clock, parts_stop.clone()));
-        apply_all(&admin, &manifests).await;
+        let parts_stop = CancellationToken::new();
+        let progress = progress::watch(admin.clone(), clock.clone(), parts_stop.clone()).map(Ok);
+        parts.start("progress", parts_stop.clone(), Some(STOP_TIMEOUT), progress);
+        let drains = Drains::default();
+        let proxy = self.proxy(&server, &clock, drains.clone(), parts_stop.clone())?.map(Ok);
+        parts.start("service-proxy", parts_stop.clone(), Some(STOP_TIMEOUT), proxy);
+        let in_use: TolerationsInUse = Arc::new(move || tolerations.get());
+        let controllers = self.controllers(&server, &clock, metrics, in_use)?;
+        let controllers = controllers::run(controllers, parts_stop.clone()).map_err(Failure::bug);
+        parts.start("controllers", parts_stop, Some(STOP_TIMEOUT), controllers);
+        let (agent, ready) = self.agent(&server, &clock, &data_dir, drains)?;
+        let agent_stop = stop.child_token();
+        let agent = agent::run(agent, agent_stop.clone()).map_err(|error| Failure::usage(chain(&error)));
+        parts.start("agent", agent_stop, None, agent);
 
-        let outcome = tokio::select! {
-            ended = agent => flatten(ended),
-            ended = serving => flatten(ended),
-        };
-        parts_stop.cancel();
-        let _ = tokio::time::timeout(STOP_TIMEOUT, controllers).await;
-        let _ = tokio::time::timeout(STOP_TIMEOUT, proxy).await;
-        let _ = tokio::time::timeout(STOP_TIMEOUT, watching).await;
-        serve_stop.cancel();
-        outcome
+        parts
+            .run(&stop, async {
+                // An agent that cannot start ends, and says why; the sender is gone then.
+                if ready.await.is_ok() {
+                    say_ready(&url);
+                    apply_all(&admin, &manifests).await;
+                }
+            })
+            .await
     }
 
     /// Returns what the controllers are told: everything that a plane of its own needs.
@@ -197,14 +203,14 @@ impl UpArgs {
         Ok(agent::proxy::run(client, node, events, drains, stop))
     }
 
-    async fn start_agent(
+    /// Returns what the agent is told, and who is told when it is ready.
+    fn agent(
         &self,
         server: &Server,
         clock: &Clock,
         data_dir: &Path,
         drains: Drains,
-        stop: CancellationToken,
-    ) -> Result<tokio::task::JoinHandle<Result<(), Failure>>, Failure> {
+    ) -> Result<(AgentConfig, oneshot::Receiver<AgentReady>), Failure> {
         let authority = Authority::open(data_dir).map_err(Failure::usage)?;
         let mut config =
             self.node.config(client(server, "lifesign-agent"), clock.clone(), data_dir, &self.server.feature_gates)?;
@@ -213,14 +219,9 @@ impl UpArgs {
         // Its endpoint can be asked like the API itself: same authority, same credentials.
         let own = authority.server(&["localhost".to_owned()], &[self.node.agent_listen.ip()]).map_err(Failure::bug)?;
         config.tls = AgentTls { client_ca: authority.certificate().to_owned(), certificate: Some((own.certificate, own.key)) };
-        let (on_ready, ready) = tokio::sync::oneshot::channel();
+        let (on_ready, ready) = oneshot::channel();
         config.on_ready = Some(on_ready);
-        let agent = tokio::spawn(async move { agent::run(config, stop).await.map_err(|error| chain(&error)) });
-        // An agent that cannot start ends at once and says why; the sender is gone then.
-        match ready.await {
-            Ok(_) => Ok(agent),
-            Err(_) => Err(flatten(agent.await).err().unwrap_or_else(|| Failure::no("stopped before the agent was ready"))),
-        }
+        Ok((config, ready))
     }
 }
 
@@ -249,7 +250,7 @@ impl ServiceRange {
                 claim => claim,
             },
         }
-        .map_err(|error| chain(&error).hint("choose another with --service-cluster-ip-range"))?;
+        .map_err(|error| Failure::usage(chain(&error)).hint("choose another with --service-cluster-ip-range"))?;
         Ok(ServiceRange { claim, before, path })
     }
 
@@ -280,19 +281,4 @@ async fn apply_all(client: &Client, manifests: &[Manifest]) {
             Err(failure) => drop(failure.report()),
         }
     }
-}
-
-/// Returns a failure that tells an error and what is behind it.
-fn chain(error: &dyn std::error::Error) -> Failure {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text.push_str(&format!(": {inner}"));
-        source = inner.source();
-    }
-    Failure::usage(text)
-}
-
-fn flatten(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
-    ended.unwrap_or_else(|error| Err(Failure::bug(format!("a part of the plane died: {error}"))))
 }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod examples;
+mod faults;
 mod gates;
 mod pods;
 mod profile_command;

@@ -90,6 +90,11 @@ impl Election {
         self.renewed.is_some()
     }
 
+    /// Returns until when we may act without a further renewal; `None`: we do not lead.
+    pub fn leads_until(&self) -> Option<Time> {
+        self.renewed.map(|renewed| renewed + self.settings.renew_deadline)
+    }
+
     /// Returns who leads as far as we know.
     pub fn leader(&self) -> Option<&str> {
         self.observed.as_ref()?.0.spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
@@ -145,7 +150,7 @@ impl Election {
     }
 
     fn give_up_in_time(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.renewed.is_some_and(|renewed| now >= renewed + self.settings.renew_deadline) {
+        if self.leads_until().is_some_and(|until| now >= until) {
             self.renewed = None;
             effects.push(Effect::Lost);
         }
@@ -203,7 +208,6 @@ impl Machine for Election {
 
     fn deadline(&self) -> Option<Time> {
         let attempt = self.attempt.is_none().then_some(self.next);
-        let end = self.renewed.map(|renewed| renewed + self.settings.renew_deadline);
-        attempt.into_iter().chain(end).min()
+        attempt.into_iter().chain(self.leads_until()).min()
     }
 }

@@ -171,6 +171,9 @@ pub enum AgentError {
     /// Certificates.
     #[error("TLS of the agent's endpoint cannot be set up: {0}")]
     Tls(String),
+    /// A part of it ended.
+    #[error("{0}")]
+    Ended(String),
     /// The API refuses the Node.
     #[error("the API does not accept node {node:?}")]
     Register {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use machine::{Rng, Time};
-use runtime::EventWriter;
+use runtime::{EventWriter, Tasks};
 use rustix::fs::FlockOperation;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,8 @@ use crate::supervisor::{Adopted, Parts, Supervisor, Surround, adopt_all, letter_
 
 /// The address of the node: pods are processes of this machine.
 const HOST_IP: &str = "127.0.0.1";
+/// Heartbeat and endpoint end within moments of being told; what has not by then is dropped.
+const PARTS_END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs an agent until told to stop; what then becomes of the pods is said by [`AgentConfig::on_stop`].
 ///
@@ -80,9 +83,12 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     let stopped = CancellationToken::new();
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), surround.halt.clone().drop_guard());
-    tasks.spawn(Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone()));
+    let mut parts_of_agent = Tasks::<AgentError>::default();
+    let endpoint = Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone());
+    parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
     let told = stored.as_ref().and_then(|node| api::config_node::told_interval(node).ok().flatten());
-    tasks.spawn(heartbeat(&config, facts, told, ready_since, rng.fork()).run(stopped.clone()));
+    let beating = heartbeat(&config, facts, told, ready_since, rng.fork()).run(stopped.clone());
+    parts_of_agent.spawn("heartbeat", beating.map(Ok));
     if let Some(tell) = config.on_ready.take() {
         // Whoever asked may have lost interest.
         let _ = tell.send(AgentReady { address, pod_cidr });
@@ -105,8 +111,13 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         exec_probes: config.max_concurrent_exec_probes,
         rng,
     };
-    Supervisor::run(parts, stop).await;
+    tokio::select! {
+        // A node whose heartbeat has ended only looks alive.
+        ended = parts_of_agent.ended() => return Err(AgentError::Ended(ended.to_string())),
+        () = Supervisor::run(parts, stop) => {}
+    }
     stopped.cancel();
+    parts_of_agent.finish(PARTS_END_WITHIN).await;
     tasks.close();
     tasks.wait().await;
     Ok(())

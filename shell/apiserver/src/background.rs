@@ -48,10 +48,19 @@ impl Server {
         let mut controllers = Controllers::new(self);
         controllers.settle().await;
         self.0.synced.store(true, Ordering::Relaxed);
-        tokio::spawn(async move {
+        let hub = self.0.hub.clone();
+        let running = tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = controllers.run() => {}
+            }
+        });
+        tokio::spawn(async move {
+            // They return only when told to; a server without them only looks alive.
+            if let Err(error) = running.await
+                && error.is_panic()
+            {
+                hub.give_up(format!("the controllers of the API server ended unasked: {error}"));
             }
         });
         Ok(())

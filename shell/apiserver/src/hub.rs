@@ -161,7 +161,12 @@ impl Hub {
         self.0.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until the disk fails and returns why.
+    /// Says that the server cannot go on.
+    pub(crate) fn give_up(&self, why: String) {
+        self.0.failure.send_replace(Some(why));
+    }
+
+    /// Waits until the disk fails or something gives up, and returns why.
     pub(crate) async fn failure(&self) -> String {
         let mut failure = self.0.failure.subscribe();
         let why = failure.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::{Lease, Verb, Write, WriteError};
 use kube::Client;
 use leader::{Effect, Election, Input, Settings};
-use machine::{Machine, Rng};
-use runtime::{Clock, objects, perform};
+use machine::{Machine, Rng, Time};
+use runtime::{Clock, Fence, objects, perform};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,9 @@ pub enum Ended {
 }
 
 /// Waits until this process leads, then works until told to stop or until leadership is lost; gives it up at the end.
+///
+/// The work is given a client that sends nothing once leadership is lost. Lost leadership drops the work where it is: nobody
+/// waits for a request that may no longer be sent.
 pub async fn lead<T, F: Future<Output = T>>(
     client: Client,
     clock: Clock,
@@ -40,9 +43,10 @@ pub async fn lead<T, F: Future<Output = T>>(
     settings: Settings,
     rng: Rng,
     stop: CancellationToken,
-    work: impl FnOnce(CancellationToken) -> F,
+    work: impl FnOnce(Client, CancellationToken) -> F,
 ) -> (Ended, Option<T>) {
     let mut election = Election::new(clock.now(), settings, rng);
+    let fence = Fence::new(clock.clone());
     let mut requests = JoinSet::new();
     let mut work = Some(work);
     let work_stop = CancellationToken::new();
@@ -53,38 +57,58 @@ pub async fn lead<T, F: Future<Output = T>>(
             biased;
             () = stop.cancelled() => break (Ended::Stopped, None),
             Some(answered) = requests.join_next() => Some(answered.expect("a request does not panic")),
-            output = running(working.as_mut()) => break (Ended::Stopped, Some(output)),
             () = clock.sleep_until(election.deadline()) => None,
+            output = running(working.as_mut()) => break (Ended::Stopped, Some(output)),
         };
         let before = election.leader().map(str::to_owned);
         election.step(clock.now(), input, &mut effects);
         if let Some(leader) = election.leader().filter(|leader| before.as_deref() != Some(leader)) {
             tracing::info!(lease = place.name, leader, "leader");
         }
+        if let Some(until) = election.leads_until() {
+            fence.open_until(until);
+        }
         let mut lost = false;
         for effect in effects.drain(..) {
             match effect {
                 Effect::Read => drop(requests.spawn(read(client.clone(), place.clone()))),
                 Effect::Write(lease) => drop(requests.spawn(write(client.clone(), place.clone(), lease))),
-                Effect::Lead => working.set(work.take().map(|work| work(work_stop.clone()))),
+                Effect::Lead => working.set(work.take().map(|work| work(fence.client(&client), work_stop.clone()))),
                 Effect::Lost => lost = true,
             }
         }
         if lost {
-            break (Ended::Lost, None);
+            fence.close();
+            working.set(None);
+            return (Ended::Lost, None);
         }
     };
     work_stop.cancel();
     let output = match output {
-        // Nobody else may act before this has ended, so leadership is given up after it.
-        None if working.is_some() => Some(running(working.as_mut()).await),
+        // Nobody else may act before this has ended, so leadership is given up after it. Without a renewal it ends anyway.
+        None if working.is_some() => tokio::select! {
+            output = running(working.as_mut()) => Some(output),
+            () = clock.sleep_until(election.leads_until()) => None,
+        },
         output => output,
     };
+    fence.close();
+    working.set(None);
     requests.shutdown().await;
-    if let Some(lease) = election.release(clock.now()) {
-        drop(write(client, place, lease).await);
-    }
+    release(client, place, election, clock.now()).await;
     (ended, output)
+}
+
+/// Gives leadership up, so that others need not wait until the lease expires.
+async fn release(client: Client, place: Place, election: Election, now: Time) {
+    let Some(lease) = election.release(now) else { return };
+    let name = place.name.clone();
+    match write(client, place, lease).await {
+        Input::Written(_) => tracing::info!(lease = name, "leadership given up"),
+        _ => {
+            tracing::warn!(lease = name, "leadership could not be given up: another instance leads when the lease has expired")
+        }
+    }
 }
 
 /// Polls work that may not have begun.

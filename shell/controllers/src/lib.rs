@@ -13,16 +13,21 @@ pub mod profile;
 mod requests;
 pub mod scheduler;
 
+use std::convert::Infallible;
 use std::future::Future;
+use std::time::Duration;
 
+use futures::FutureExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use runtime::Clock;
+use runtime::{Clock, Tasks};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use context::Context;
+
+/// Controllers end within moments of being told; what has not by then is dropped.
+const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the controllers need.
 pub struct ControllersConfig {
@@ -77,8 +82,8 @@ impl Metrics {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One of them ended without being told to.
-    #[error("a controller ended unasked")]
-    Ended(#[source] Option<tokio::task::JoinError>),
+    #[error("{0}")]
+    Ended(runtime::Ended<Infallible>),
 }
 
 /// Runs all controllers until told to stop.
@@ -95,7 +100,7 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         metrics,
         on_ready,
     } = config;
-    let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: JoinSet::new(), synced: Vec::new() };
+    let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: Tasks::default(), synced: Vec::new() };
     if let Some(config) = endpointslices {
         team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
     }
@@ -124,38 +129,40 @@ struct Team {
     clock: Clock,
     host: String,
     stop: CancellationToken,
-    tasks: JoinSet<()>,
+    tasks: Tasks<Infallible>,
     synced: Vec<oneshot::Receiver<()>>,
 }
 
 impl Team {
     /// Starts a controller; `component` is who its events come from.
-    fn start<F: Future<Output = ()> + Send + 'static>(&mut self, component: &str, run: impl FnOnce(Context) -> F) {
+    fn start<F: Future<Output = ()> + Send + 'static>(&mut self, component: &'static str, run: impl FnOnce(Context) -> F) {
         let (context, synced) = Context::new(&self.client, &self.clock, component, &self.host, self.stop.clone());
         self.synced.push(synced);
-        self.tasks.spawn(run(context));
+        self.tasks.spawn(component, run(context).map(Ok));
     }
 
     async fn wait(mut self, on_ready: Option<oneshot::Sender<()>>) -> Result<(), Error> {
-        let synced = std::mem::take(&mut self.synced);
-        self.tasks.spawn(async move {
-            let all = futures::future::join_all(synced).await;
-            if let Some(tell) = on_ready
-                && all.iter().all(Result::is_ok)
-            {
-                // Whoever asked may have lost interest.
-                let _ = tell.send(());
-            }
-            std::future::pending().await
-        });
+        let mut synced = std::pin::pin!(tell_synced(std::mem::take(&mut self.synced), on_ready));
         let ended = tokio::select! {
             biased;
             () = self.stop.cancelled() => Ok(()),
-            ended = self.tasks.join_next() => Err(Error::Ended(ended.and_then(Result::err))),
+            ended = self.tasks.ended() => Err(Error::Ended(ended)),
+            never = &mut synced => match never {},
         };
         self.stop.cancel();
-        // They end by themselves, except for the one that says that all are ready.
-        while self.tasks.len() > 1 && self.tasks.join_next().await.is_some() {}
+        self.tasks.finish(END_WITHIN).await;
         ended
     }
+}
+
+/// Tells when every controller has seen everything once; never ends.
+async fn tell_synced(synced: Vec<oneshot::Receiver<()>>, on_ready: Option<oneshot::Sender<()>>) -> Infallible {
+    let all = futures::future::join_all(synced).await;
+    if let Some(tell) = on_ready
+        && all.iter().all(Result::is_ok)
+    {
+        // Whoever asked may have lost interest.
+        let _ = tell.send(());
+    }
+    std::future::pending().await
 }

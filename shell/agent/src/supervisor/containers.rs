@@ -9,7 +9,7 @@ use api::Service;
 use api::json::{items, text};
 use kube::Client;
 use pods::{Exit, Input};
-use runtime::Clock;
+use runtime::{Clock, chain};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -264,16 +264,4 @@ fn find<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
 
 fn unreadable(error: &kube::Error) -> String {
     format!("the ConfigMaps and Secrets of the pod cannot be read: {error}")
-}
-
-/// Returns an error with everything behind it.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

@@ -64,7 +64,7 @@ fn command_result(command: &[String], result: crate::exec::ExecResult) -> HookRe
     let command = command.join(" ");
     let output = match result {
         Ok(output) => output,
-        Err(error) => return Err(format!("command {command:?}: {}", super::containers::chain(&error))),
+        Err(error) => return Err(format!("command {command:?}: {}", runtime::chain(&error))),
     };
     let shown = output.combined();
     let shown = String::from_utf8_lossy(&shown[..shown.len().min(SHOWN)]).replace(|c: char| c.is_control(), " ");

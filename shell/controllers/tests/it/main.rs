@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod endpointslices;
+mod leading;
 mod scheduler;
 mod support;

@@ -23,6 +23,30 @@ use tokio_util::sync::CancellationToken;
 /// Whatever is waited for happens within milliseconds; this only ends a test that will fail.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+async fn server(store: Box<dyn Store>, threaded: bool, gates: FeatureGates, clock: Clock, stop: &CancellationToken) -> Server {
+    let parts = Parts {
+        clock,
+        gates,
+        store,
+        threaded,
+        seed: 7,
+        settings: Settings::default(),
+        token_file: None,
+        signer: apiserver::Signer::ephemeral(),
+        logs: None,
+    };
+    let server = Server::new(parts).unwrap();
+    let parse = |text: &&str| serde_saphyr::from_str(text).unwrap();
+    let definitions: Vec<Value> = api::crds::ALL.iter().map(parse).collect();
+    server.start(&definitions, stop.clone()).await.unwrap();
+    server
+}
+
+/// Returns a server that keeps nothing and needs no thread, for tests on a paused clock.
+pub(crate) async fn memory_server(clock: Clock) -> Server {
+    server(Box::new(MemoryStore), false, FeatureGates::default(), clock, &CancellationToken::new()).await
+}
+
 /// An API server in this process.
 pub(crate) struct Plane {
     pub(crate) client: Client,
@@ -58,22 +82,8 @@ impl Plane {
     }
 
     async fn open(store: Box<dyn Store>, threaded: bool, gates: FeatureGates) -> Plane {
-        let settings = Settings::default();
-        let clock = Clock::system();
-        let parts = Parts {
-            clock,
-            gates,
-            store,
-            threaded,
-            seed: 7,
-            settings,
-            token_file: None,
-            signer: apiserver::Signer::ephemeral(),
-            logs: None,
-        };
-        let server = Server::new(parts).unwrap();
         let stop = CancellationToken::new();
-        server.start(&[], stop.clone()).await.unwrap();
+        let server = server(store, threaded, gates, Clock::system(), &stop).await;
         let client = Client::new(server.service(Identity::internal("test")), "default");
         Plane { client, server, stop }
     }
