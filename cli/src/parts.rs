@@ -62,7 +62,9 @@ impl Parts {
             while self.tasks.is_running(part.name) {
                 tokio::select! {
                     ended = self.tasks.ended() => {
-                        if ended.part != part.name || !matches!(ended.why, Why::Returned) {
+                        // Parts that share a token are told together and end in any order.
+                        let told = std::iter::once(&part).chain(&self.parts).any(|told| told.name == ended.part && told.stop.is_cancelled());
+                        if !told || !matches!(ended.why, Why::Returned) {
                             failure.get_or_insert(self::failure(ended));
                         }
                     }
@@ -81,5 +83,40 @@ fn failure(ended: Ended<Failure>) -> Failure {
     match ended.why {
         Why::Failed(failure) => failure.about(ended.part),
         _ => Failure::bug(&ended).hint("pods go on running: `lifesign up` on the same data directory takes them over"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn parts_that_share_a_token_may_end_in_any_order() {
+        let (stop, shared) = (CancellationToken::new(), CancellationToken::new());
+        let mut parts = Parts::default();
+        for (name, seconds) in [("quick", 0), ("slow", 1)] {
+            let told = shared.clone();
+            parts.start(name, shared.clone(), None, async move {
+                told.cancelled().await;
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                Ok(())
+            });
+        }
+        stop.cancel();
+        assert!(parts.run(&stop, std::future::pending()).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_ends_unasked_is_named() {
+        let (stop, other) = (CancellationToken::new(), CancellationToken::new());
+        let mut parts = Parts::default();
+        let told = other.clone();
+        parts.start("first", other, None, async move {
+            told.cancelled().await;
+            Ok(())
+        });
+        parts.start("second", CancellationToken::new(), None, async { Ok(()) });
+        let failure = parts.run(&stop, std::future::pending()).await.unwrap_err();
+        assert!(failure.to_string().contains("second"), "{failure}");
     }
 }

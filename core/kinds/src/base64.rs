@@ -30,6 +30,8 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Base64Error> {
         ENGINE.decode(text)
     };
     decoded.map_err(|error| match error {
+        // Good padding with more behind it: reading stopped behind the padding.
+        DecodeError::InvalidByte(at, b'=') if at % 4 >= 2 => Base64Error { at: at.next_multiple_of(4) },
         DecodeError::InvalidByte(at, _) => Base64Error { at },
         _ => Base64Error { at: text.len() },
     })

@@ -58,7 +58,7 @@ impl JsonPath {
     /// Parses a path such as `.status.conditions[?(@.type=="Ready")].status`; braces around it are allowed.
     ///
     /// ```
-    /// use registry::crate::JsonPath;
+    /// use schemas::JsonPath;
     /// let path = JsonPath::parse(".spec.ports[0].name").unwrap();
     /// assert_eq!(path.first(&serde_json::json!({"spec": {"ports": [{"name": "http"}]}})).unwrap(), "http");
     /// ```

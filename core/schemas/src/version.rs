@@ -32,7 +32,7 @@ fn parse(version: &str) -> Option<(Stability, u64, u64)> {
 ///
 /// ```
 /// let mut versions = ["v1alpha1", "foo", "v1", "v10", "v1beta2", "v1beta10"];
-/// versions.sort_by(|a, b| registry::crate::compare_versions(a, b));
+/// versions.sort_by(|a, b| schemas::compare_versions(a, b));
 /// assert_eq!(versions, ["v10", "v1", "v1beta10", "v1beta2", "v1alpha1", "foo"]);
 /// ```
 pub fn compare_versions(left: &str, right: &str) -> Ordering {
