@@ -34,11 +34,17 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// Returns the revision of a version of an object, if it is a number: then two versions can be compared.
+///
+/// Kubernetes promises that since 1.35, our server always.
+pub fn revision(metadata: &ObjectMeta) -> Option<u128> {
+    metadata.resource_version.parse().ok()
+}
+
 /// Returns whether `new` is an older version of the very object `known`.
 ///
-/// A watch may deliver an old version after the answer to a write brought a newer one. Resource versions that are numbers
-/// can be compared (Kubernetes promises it since 1.35, our server always); with others nothing is called old.
+/// A watch may deliver an old version after the answer to a write brought a newer one. Where revisions are not numbers,
+/// nothing is called old.
 pub fn is_stale(known: &ObjectMeta, new: &ObjectMeta) -> bool {
-    let number = |metadata: &ObjectMeta| metadata.resource_version.parse::<u128>().ok();
-    known.uid == new.uid && matches!((number(known), number(new)), (Some(known), Some(new)) if new < known)
+    known.uid == new.uid && matches!((revision(known), revision(new)), (Some(known), Some(new)) if new < known)
 }
