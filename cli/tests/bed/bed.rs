@@ -228,6 +228,12 @@ impl Drop for Bed {
 }
 
 impl Agent {
+    /// Sends the agent a signal: to stop or to go on.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("the agent can be signalled");
+    }
+
     /// Kills the agent: it has no chance to say anything.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the agent can be killed");

@@ -62,6 +62,44 @@ fn a_killed_agent_is_found_after_the_grace_and_its_pods_are_evicted_after_the_to
 }
 
 #[test]
+fn an_agent_that_was_stopped_and_goes_on_is_ready_at_once_and_keeps_its_pods() {
+    let bed = Bed::start(3, SPEED);
+    bed.run_pod("kept", "edge-2", &[]);
+    bed.agents[1].signal(rustix::process::Signal::STOP);
+    bed.until("edge-2 is Unknown and its pod not ready", || {
+        let unknown = condition(&bed.get("/api/v1/nodes/edge-2"), "Ready") == "Unknown";
+        (unknown && condition(&bed.get(&format!("{PODS}/kept")), "Ready") == "False").then_some(())
+    });
+    bed.agents[1].signal(rustix::process::Signal::CONT);
+    let went_on = bed.now();
+    bed.until("edge-2 is ready again", || {
+        let node = bed.get("/api/v1/nodes/edge-2");
+        let untainted = node["spec"]["taints"].as_array().is_none_or(Vec::is_empty);
+        (condition(&node, "Ready") == "True" && untainted).then_some(())
+    });
+    // Left to the next full status it would take the rest of 300 s.
+    let recovered = bed.now();
+    assert!(recovered <= went_on + SLACK / 2, "went on at {went_on}, ready at {recovered}");
+    let pod = bed.until("its pod is ready again", || {
+        let pod = bed.get(&format!("{PODS}/kept"));
+        (condition(&pod, "Ready") == "True").then_some(pod)
+    });
+    assert!(pod["metadata"]["deletionTimestamp"].is_null() && pod["status"]["containerStatuses"][0]["restartCount"] == 0);
+    // Whatever somebody writes by hand lasts as short.
+    for status in ["False", "Unknown"] {
+        let path = "/api/v1/nodes/edge-2/status";
+        let wrong = json!([{"type": "Ready", "status": status, "reason": "ByHand"}]);
+        bed.call("PATCH", path, &json!({"status": {"conditions": wrong}}));
+        let written = bed.now();
+        bed.until("edge-2 says again what it is", || {
+            (condition(&bed.get("/api/v1/nodes/edge-2"), "Ready") == "True").then_some(())
+        });
+        let posted = bed.now();
+        assert!(posted <= written + SLACK / 2, "{status} at {written}, put right at {posted}");
+    }
+}
+
+#[test]
 fn a_control_plane_that_is_cut_off_from_everybody_marks_nobody() {
     let bed = Bed::start(4, SPEED);
     // Less patient than Default has it, so that it need not be watched for long.

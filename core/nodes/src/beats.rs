@@ -2,7 +2,9 @@
 //!
 //! Beats lie on a fixed raster, so that a beat in trouble never delays the next. Within a beat up to five attempts start
 //! side by side, each but the first over a connection of its own: a stalled connection cannot eat the beat. The profile
-//! slows down transmission, not perception: a change of readiness is posted at once.
+//! slows down transmission, not perception: a change of readiness is posted at once, and so is a status that the API shows
+//! otherwise than the node would post it. A loop that was held up for longer than its Lease lasts (a stopped process, a
+//! suspended machine) posts before anything else: it has been given up meanwhile.
 
 use std::time::Duration;
 
@@ -55,6 +57,12 @@ pub enum Input {
     },
     /// The node has become ready or not ready.
     ReadyChanged,
+    /// The Node was seen in the API: whether its status is what the node would post, timestamps aside. Somebody else may have
+    /// written it: the node lifecycle controller after a silence, or anybody by hand.
+    StatusSeen {
+        /// Whether it is.
+        same: bool,
+    },
     /// A status post has failed; it is started again after a fifth of the interval.
     PostFailed,
     /// The profile has changed: the new interval.
@@ -108,6 +116,9 @@ pub struct Beats {
     /// When an unchanged status is due, and when a failed post is started again; `Time::MAX`: not at all.
     report_at: Time,
     post_again: Time,
+    /// When the last post was started, and when the loop last looked at its clock.
+    posted_at: Option<Time>,
+    stepped_at: Time,
 }
 
 fn micros(span: Duration) -> i64 {
@@ -139,6 +150,8 @@ impl Beats {
             failed: false,
             report_at: first,
             post_again: Time::MAX,
+            posted_at: None,
+            stepped_at: first,
         };
         beats.use_interval(config.interval);
         beats.next_beat = after(first, beats.jitter());
@@ -205,6 +218,7 @@ impl Beats {
 
     fn post(&mut self, now: Time, want: &mut impl FnMut(Effect)) {
         (self.report_at, self.post_again) = (now + self.config.report_interval, Time::MAX);
+        self.posted_at = Some(now);
         want(Effect::PostStatus);
     }
 
@@ -213,6 +227,28 @@ impl Beats {
         if std::mem::take(&mut self.failed) || self.report_at <= now {
             self.post(now, want);
         }
+    }
+
+    /// Puts right what somebody else wrote: at once, but not faster than a failed post is started again, so that two who do
+    /// not agree do not flood the API.
+    fn status_seen(&mut self, now: Time, same: bool, want: &mut impl FnMut(Effect)) {
+        if same || self.beat == 0 {
+            // Before the first beat nothing was posted, and that one posts anyway.
+            self.post_again = Time::MAX;
+            return;
+        }
+        let earliest = self.posted_at.map_or(now, |at| after(at, self.interval_us / 5));
+        if earliest <= now {
+            self.post(now, want);
+        } else {
+            self.post_again = self.post_again.min(earliest);
+        }
+    }
+
+    /// Returns whether nobody has looked after the loop for longer than the Lease lasts.
+    fn held_up(&mut self, now: Time) -> bool {
+        let before = std::mem::replace(&mut self.stepped_at, now);
+        self.beat > 0 && now.since(before) > self.lease_duration
     }
 
     fn set_interval(&mut self, now: Time, interval: Duration) {
@@ -233,9 +269,13 @@ impl Beats {
 impl Beats {
     /// Does what [`Machine::step`] does, for callers that can do without a list: each effect is handed to `want`.
     pub fn step_with(&mut self, now: Time, input: Option<Input>, mut want: impl FnMut(Effect)) {
+        if self.held_up(now) {
+            self.post(now, &mut want);
+        }
         match input {
             Some(Input::Renewed { beat }) if beat == self.beat && !self.renewed => self.renewed(now, &mut want),
             Some(Input::ReadyChanged) => self.post(now, &mut want),
+            Some(Input::StatusSeen { same }) => self.status_seen(now, same, &mut want),
             Some(Input::PostFailed) => self.post_again = after(now, self.interval_us / 5),
             Some(Input::SetInterval(interval)) => self.set_interval(now, interval),
             Some(Input::Renewed { .. }) | None => {}
@@ -353,10 +393,48 @@ mod tests {
         run(&mut beats, Time::from_secs(5));
         let mut effects = Vec::new();
         beats.step(Time::from_secs(3607), None, &mut effects);
+        assert_eq!(effects.first(), Some(&Effect::PostStatus), "it has been given up meanwhile: before anything else");
         assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Attempt { .. })).count(), 1);
         assert_eq!(beats.deadline(), Some(Time::from_secs(3609)), "its second attempt");
         tell(&mut beats, 3608, Input::Renewed { beat: 2 });
         assert_eq!(beats.deadline(), Some(Time::from_secs(3610)), "back on the raster");
+    }
+
+    #[test]
+    fn a_pause_that_the_lease_outlives_posts_nothing() {
+        let mut beats = steady(10);
+        run(&mut beats, Time::from_secs(5));
+        for (now, beat) in [(40, 2), (81, 3)] {
+            let mut effects = Vec::new();
+            beats.step(Time::from_secs(now), None, &mut effects);
+            let posts = effects.iter().filter(|effect| **effect == Effect::PostStatus).count();
+            assert_eq!(posts, usize::from(now == 81), "from 0 to 40 the Lease lasts, from 40 to 81 it does not");
+            tell(&mut beats, now, Input::Renewed { beat });
+        }
+    }
+
+    #[test]
+    fn an_answer_that_waited_for_a_held_up_loop_does_not_hide_the_gap() {
+        let mut beats = steady(10);
+        beats.step(Time::ZERO, None, &mut Vec::new());
+        let effects = tell(&mut beats, 60, Input::Renewed { beat: 1 });
+        assert_eq!(effects.first(), Some(&Effect::PostStatus));
+    }
+
+    #[test]
+    fn a_status_that_somebody_else_wrote_is_put_right_at_once() {
+        let mut beats = steady(10);
+        run(&mut beats, Time::from_secs(15));
+        assert_eq!(tell(&mut beats, 15, Input::StatusSeen { same: true }), []);
+        assert_eq!(tell(&mut beats, 15, Input::StatusSeen { same: false }), [Effect::PostStatus]);
+        assert_eq!(tell(&mut beats, 16, Input::StatusSeen { same: false }), [], "not faster than a failed post");
+        assert_eq!(beats.deadline(), Some(Time::from_secs(17)));
+        assert_eq!(tell(&mut beats, 16, Input::StatusSeen { same: true }), [], "our own post has arrived");
+        assert_eq!(beats.deadline(), Some(Time::from_secs(20)));
+        tell(&mut beats, 16, Input::StatusSeen { same: false });
+        let mut effects = Vec::new();
+        beats.step(Time::from_secs(17), None, &mut effects);
+        assert_eq!(effects, [Effect::PostStatus]);
     }
 
     proptest! {

@@ -12,10 +12,12 @@
 pub mod beats;
 pub mod eviction;
 pub mod monitor;
+mod status;
 pub mod taints;
 pub mod tolerations;
 
 pub use beats::Beats;
 pub use eviction::Evictor;
 pub use monitor::Monitor;
+pub use status::same_status;
 pub use taints::{Health, HealthTaint, TaintEffect};

@@ -46,7 +46,7 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     /// Beats until told to stop.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let (answers, mut inbox) = mpsc::channel(ANSWERS);
         let mut beats = Beats::new(self.clock.now(), Config::new(self.first), self.rng.clone());
         let mut attempts: Vec<(u64, AbortHandle)> = Vec::new();
@@ -66,10 +66,11 @@ impl Heartbeat {
                         Some(Seen::Deleted(_)) => uid.clear(),
                         Some(Seen::Synced) | None => {}
                     }
-                    match seen.and_then(|seen| self.seen(seen)) {
-                        Some(input) => Some(input),
-                        None => continue,
+                    let inputs = seen.map(|seen| self.seen(seen)).unwrap_or_default();
+                    for input in inputs.into_iter().flatten() {
+                        beats.step(self.clock.now(), Some(input), &mut effects);
                     }
+                    None
                 }
                 () = self.clock.sleep_until(beats.deadline()) => None,
             };
@@ -95,20 +96,29 @@ impl Heartbeat {
         }
     }
 
-    /// Returns what the Node asks for: an interval, or to be posted again because it is gone.
-    fn seen(&self, seen: Seen<Node>) -> Option<Input> {
+    /// Returns what the Node asks for: an interval, to be put right, or to be posted again because it is gone.
+    fn seen(&mut self, seen: Seen<Node>) -> [Option<Input>; 2] {
         let node = match seen {
-            Seen::Applied(node) => node,
-            Seen::Deleted(_) => return Some(Input::ReadyChanged),
-            Seen::Synced => return None,
+            Seen::Applied(node) => node.view,
+            Seen::Deleted(_) => return [Some(Input::ReadyChanged), None],
+            Seen::Synced => return [None, None],
         };
-        match api::config_node::told_interval(&node.view) {
+        let interval = match api::config_node::told_interval(&node) {
             Ok(told) => Some(Input::SetInterval(told.unwrap_or(self.interval))),
             Err(text) => {
                 tracing::warn!(node = self.facts.name, text, "the node asks for an interval that is no duration");
                 None
             }
+        };
+        if let Some(ready) = node.ready().filter(|ready| *ready != "True") {
+            tracing::warn!(
+                node = self.facts.name,
+                ready,
+                "the API does not show the node as ready; its status is posted again"
+            );
+            self.ready_since = self.clock.now();
         }
+        [interval, Some(Input::StatusSeen { same: self.facts.shown_by(&node) })]
     }
 
     fn attempt(

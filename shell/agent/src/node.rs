@@ -114,6 +114,15 @@ impl NodeFacts {
     }
 }
 
+impl NodeFacts {
+    /// Returns whether a stored Node shows the status that would be posted.
+    pub(crate) fn shown_by(&self, stored: &Node) -> bool {
+        // Timestamps are not compared.
+        let own = serde_json::from_value(self.status(Time::ZERO, Time::ZERO));
+        own.is_ok_and(|own| nodes::same_status(&own, stored))
+    }
+}
+
 /// Returns the Node of that name, if the API has one; asks until it answers. `None` also when told to stop.
 pub(crate) async fn stored(client: &Client, name: &str, stop: &CancellationToken) -> Option<Node> {
     let path = format!("/api/v1/nodes/{name}");
@@ -193,5 +202,7 @@ mod tests {
         assert_eq!(node.status.allocatable["memory"], Quantity::parse("3Gi").unwrap());
         assert_eq!(status["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 4711);
         assert_eq!(status["status"]["conditions"][3]["lastTransitionTime"], "1970-01-01T00:00:10Z");
+        assert!(facts().shown_by(&node));
+        assert!(!facts().shown_by(&Node::default()));
     }
 }
