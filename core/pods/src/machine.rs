@@ -44,6 +44,8 @@ pub struct PodMachine {
     pub(crate) report: Report,
     pub(crate) sent: Option<Report>,
     pub(crate) stored_ready: bool,
+    /// The agent's own conditions as the API showed them while a write was under way.
+    pub(crate) seen_meanwhile: Option<Vec<Condition>>,
     pub(crate) writer: Writer,
     pub(crate) deletion: Deletion,
     begun: bool,
@@ -98,6 +100,7 @@ impl PodMachine {
             changed: true,
             revision: 0,
             stored_ready: stored.is_ready(),
+            seen_meanwhile: None,
             report: stored.clone(),
             sent: Some(stored),
             writer: Writer::new(rng.fork()),
@@ -224,6 +227,9 @@ impl PodMachine {
                     self.stored_ready = self.sent.as_ref().is_some_and(Report::is_ready);
                 }
                 self.writer.ended(now, result.is_err_and(|error| error.is_retryable()));
+                if let Some(stored) = self.seen_meanwhile.take() {
+                    self.stored_conditions(now, stored);
+                }
             }
             Input::PodDeleted(result) => self.pod_deleted(now, result),
         }
@@ -234,6 +240,9 @@ impl PodMachine {
         let foreign = crate::status::foreign(&self.pod.status.conditions);
         self.changed |= self.foreign != foreign || before.metadata.generation != self.pod.metadata.generation;
         self.foreign = foreign;
+        let owned = self.pod.status.conditions.iter().filter(|condition| crate::status::is_owned(condition));
+        let owned = owned.cloned().collect();
+        self.stored_conditions(now, owned);
         let fixed = crate::restore::fixed(&self.pod);
         self.slim();
         if self.members.len() != self.pod.spec.init_containers.len() + self.pod.spec.containers.len() {

@@ -18,6 +18,8 @@ pub(crate) const WRITE_WINDOW: Duration = Duration::from_millis(100);
 pub(crate) const RETRY_WRITE: Duration = Duration::from_millis(200);
 /// The longest wait after a write that failed.
 pub(crate) const RETRY_WRITE_MAX: Duration = Duration::from_secs(10);
+/// How often what somebody else wrote into the status is put right, at most; kubelet `syncPeriod` of its status manager.
+pub(crate) const RESTORE_INTERVAL: Duration = Duration::from_secs(10);
 /// The first wait after a container or its pod could not be set up, doubled up to [`RETRY_SETUP_MAX`].
 pub(crate) const RETRY_SETUP: Duration = Duration::from_secs(1);
 /// The longest wait after a container or its pod could not be set up.

@@ -59,6 +59,14 @@ impl Report {
         }
     }
 
+    /// Returns whether stored conditions say something else, timestamps aside.
+    fn differs_from(&self, stored: &[Condition]) -> bool {
+        let same = |own: &Condition, stored: &Condition| {
+            (&own.type_, &own.status, &own.reason) == (&stored.type_, &stored.status, &stored.reason)
+        };
+        self.conditions.iter().any(|own| !stored.iter().any(|stored| same(own, stored)))
+    }
+
     /// Returns whether the pod is ready.
     pub fn is_ready(&self) -> bool {
         self.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
@@ -118,7 +126,7 @@ fn status_value(status: &ContainerStatus, image: &str) -> Value {
     value
 }
 
-fn is_owned(condition: &Condition) -> bool {
+pub(crate) fn is_owned(condition: &Condition) -> bool {
     OWNED.contains(&condition.type_.as_str())
 }
 
@@ -241,6 +249,20 @@ impl PodMachine {
         let message =
             format!("back-off {delay} restarting failed container={name} pod={}_{}({})", meta.name, meta.namespace, meta.uid);
         Waiting { reason: CRASH_LOOP.to_owned(), message }
+    }
+
+    /// Takes the conditions that the API shows: the agent's own may have been written by somebody else, such as the node
+    /// lifecycle controller after a silence of the node.
+    pub(crate) fn stored_conditions(&mut self, now: Time, stored: Vec<Condition>) {
+        if self.writer.is_under_way() {
+            // Older or newer than what is under way: it is looked at when that has arrived.
+            self.seen_meanwhile = Some(stored);
+            return;
+        }
+        let Some(sent) = &self.sent else { return };
+        let differs = sent.differs_from(&stored);
+        self.stored_ready = stored.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        self.writer.restore(now, differs);
     }
 
     /// Writes the status if it is time; returns when it will be.

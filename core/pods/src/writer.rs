@@ -2,7 +2,7 @@
 
 use machine::{Rng, Time};
 
-use crate::settings::{Doubling, RETRY_WRITE, RETRY_WRITE_MAX, WRITE_WINDOW};
+use crate::settings::{Doubling, RESTORE_INTERVAL, RETRY_WRITE, RETRY_WRITE_MAX, WRITE_WINDOW};
 
 /// When the status of one pod is written.
 #[derive(Clone, Debug)]
@@ -12,18 +12,42 @@ pub(crate) struct Writer {
     under_way: bool,
     last: Option<Time>,
     retry_at: Option<Time>,
+    /// When what somebody else wrote is put right, and when that was done last.
+    restore_at: Option<Time>,
+    restored: Option<Time>,
     failures: Doubling,
     rng: Rng,
 }
 
 impl Writer {
     pub(crate) fn new(rng: Rng) -> Writer {
-        Writer { wanted: false, under_way: false, last: None, retry_at: None, failures: Doubling::default(), rng }
+        Writer {
+            wanted: false,
+            under_way: false,
+            last: None,
+            retry_at: None,
+            restore_at: None,
+            restored: None,
+            failures: Doubling::default(),
+            rng,
+        }
     }
 
     /// Sets whether what is known differs from what was sent.
     pub(crate) fn want(&mut self, wanted: bool) {
         self.wanted = wanted;
+    }
+
+    /// Sets whether the API shows something else than what was sent: it is sent again at once, but not for ever and ever if
+    /// somebody insists.
+    pub(crate) fn restore(&mut self, now: Time, wanted: bool) {
+        let earliest = self.restored.map_or(now, |at| (at + RESTORE_INTERVAL).max(now));
+        self.restore_at = wanted.then(|| self.restore_at.unwrap_or(earliest));
+    }
+
+    /// Returns whether a write is under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way
     }
 
     /// Returns whether the API has everything, as far as we know.
@@ -35,6 +59,9 @@ impl Writer {
     pub(crate) fn begin(&mut self, now: Time) -> bool {
         let due = self.deadline().is_some_and(|at| at <= now);
         if due {
+            if self.restore_at.take().is_some_and(|at| at <= now) {
+                self.restored = Some(now);
+            }
             (self.wanted, self.under_way, self.last, self.retry_at) = (false, true, Some(now), None);
         }
         due
@@ -58,7 +85,10 @@ impl Writer {
             (true, _) => None,
             // The latest state goes out with the retry, not before: the server is in trouble.
             (false, Some(at)) => Some(at),
-            (false, None) => self.wanted.then(|| self.last.map_or(Time::ZERO, |last| last + WRITE_WINDOW)),
+            (false, None) => {
+                let change = self.wanted.then(|| self.last.map_or(Time::ZERO, |last| last + WRITE_WINDOW));
+                change.into_iter().chain(self.restore_at).min()
+            }
         }
     }
 }

@@ -42,6 +42,31 @@ fn nothing_is_written_without_a_change() {
 }
 
 #[test]
+fn what_somebody_else_writes_into_the_conditions_is_put_right() {
+    let mut world = World::new(json!({"containers": [probed()]})).begin();
+    world.answer("app", ProbeType::Readiness, Outcome::success());
+    world.pass_ms(60_000);
+    let writes = world.writes.len();
+    let mark = |pod: &mut serde_json::Value| {
+        let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+        let ready = conditions.iter_mut().find(|condition| condition["type"] == "Ready").unwrap();
+        (ready["status"], ready["reason"]) = (json!("False"), json!("NodeNotReady"));
+    };
+    world.apply(mark);
+    assert_eq!((world.condition("Ready").as_str(), world.writes.len()), ("True", writes + 1), "at once");
+    assert!(world.writes[writes].2, "readiness is urgent");
+    world.pass_ms(1_000);
+    for _ in 0..20 {
+        world.apply(mark);
+        world.pass_ms(1_000);
+    }
+    assert_eq!(world.writes.len(), writes + 3, "somebody who insists is answered every ten seconds");
+    world.pass_ms(10_000);
+    assert_eq!(world.condition("Ready"), "True");
+    assert_eq!(world.writes.len(), writes + 4);
+}
+
+#[test]
 fn a_minute_without_the_api_stops_nothing_and_the_latest_state_arrives_when_it_returns() {
     let liveness = json!({"exec": {"command": ["ok"]}, "periodSeconds": 10, "failureThreshold": 2});
     let hanging = container("hanging", json!({"livenessProbe": liveness}));
