@@ -3,10 +3,12 @@
 //! A [`PodMachine`] decides everything about one pod: when its address and volumes are asked for, the order in which
 //! containers start, hooks, probes, restarts with back-off, stops with grace, its status, its events, its end. A shell
 //! carries out the [`Effect`]s and tells what happened as [`Input`]s; it never decides. [`schedule()`] chooses the node.
+//! [`environment`] says what a container runs: command, variables, user.
 //!
 //! Invariants: no two instances of a container at once; nothing starts once the pod is to end; every pod that is to end
 //! does; a machine made from the status that another one wrote goes on where that one was.
 
+pub mod environment;
 mod instances;
 mod machine;
 mod member;

@@ -8,7 +8,6 @@ mod config;
 pub mod container;
 pub mod drain;
 mod endpoint;
-pub mod environment;
 pub mod exec;
 pub mod executors;
 mod health_proto;

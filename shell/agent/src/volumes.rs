@@ -12,8 +12,8 @@ use std::path::{Component, Path};
 use api::json::{get, int, items, text};
 use serde_json::Value;
 
-use crate::environment::{ConfigError, References, Surroundings};
 use files::Files;
+use pods::environment::{ConfigError, References, Surroundings};
 
 /// Why the volumes of a pod are not there.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Tasks that set up pods and start containers. Each ends with a letter to the loop.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use tokio_util::task::TaskTracker;
 use super::adopt::exit_of;
 use super::mail::Mail;
 use crate::container::{Instance, LaunchError, Running, ShimProgram, launch};
-use crate::environment::references::Needed;
-use crate::environment::{References, Surroundings, resolve};
 use crate::layout::{Layout, PodDir};
 use crate::requests;
-use crate::state::prune;
+use crate::state::{ContainerSpec, LogLimits, prune};
 use crate::volumes::{self, VolumeError};
+use pods::environment::references::Needed;
+use pods::environment::{References, Resolved, Surroundings, resolve};
 
 /// Instances of a container that are kept: the one that runs, and the one whose log `--previous` shows.
 const KEPT: usize = 2;
@@ -85,7 +85,7 @@ impl Surround {
             pod_ip: pod_ip.to_owned(),
             host_ip: self.host_ip.clone(),
             allocatable: self.allocatable.clone(),
-            base: Surroundings::base(&self.program, &dir.tmp(), &dir.volumes()),
+            base: base_environment(&self.program, &dir.tmp(), &dir.volumes()),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         }
@@ -210,7 +210,7 @@ pub(super) async fn start(surround: Arc<Surround>, order: Order) {
             surround.tell(Mail::Warning { pod: *pod, message: format!("container {container}: {message}") }).await;
         }
     }
-    let spec = resolved.into_spec(id.to_string(), Some(surround.claim.clone()));
+    let spec = spec_of(resolved, id.to_string(), surround.claim.clone());
     let instance = order.dir.instance(container, order.number);
     match launch(&surround.shim, &instance, &spec).await {
         Ok(Instance::Running(running)) => {
@@ -264,4 +264,31 @@ fn find<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
 
 fn unreadable(error: &kube::Error) -> String {
     format!("the ConfigMaps and Secrets of the pod cannot be read: {error}")
+}
+
+/// Returns the base environment of a pod's containers, from the environment of this process.
+///
+/// The directory of `lifesign` comes first in PATH, so that `command: [lifesign, serve]` needs no installation.
+fn base_environment(program: &Path, tmp_dir: &Path, volumes_dir: &Path) -> BTreeMap<String, String> {
+    let inherited =
+        |name: &str, default: &str| std::env::var(name).ok().filter(|value| !value.is_empty()).unwrap_or(default.to_owned());
+    let path = inherited("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let path = match program.parent().and_then(Path::to_str) {
+        Some(folder) if !folder.is_empty() => format!("{folder}:{path}"),
+        _ => path,
+    };
+    [
+        ("PATH", path),
+        ("HOME", inherited("HOME", "/")),
+        ("TMPDIR", tmp_dir.display().to_string()),
+        ("LIFESIGN_VOLUMES", volumes_dir.display().to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Returns what a shim runs.
+fn spec_of(resolved: Resolved, id: String, claim: String) -> ContainerSpec {
+    let Resolved { command, env, working_dir, user, group, warnings: _ } = resolved;
+    ContainerSpec { id, command, env, working_dir, user, group, claim: Some(claim), log: LogLimits::default() }
 }

@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use api::json::{boolean, get, int, items, text};
 use serde_json::Value;
 
-use crate::environment::references::Kind;
-use crate::environment::{ConfigError, References, Surroundings, field, pod_field, resource};
+use pods::environment::references::Kind;
+use pods::environment::{ConfigError, References, Surroundings, field, pod_field, resource};
 
 /// Mode of files that do not say otherwise.
 const DEFAULT_MODE: i64 = 0o644;

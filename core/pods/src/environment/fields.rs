@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ConfigError, Surroundings};
 
 /// Returns the value of a field of the pod, as variables have it.
-pub(crate) fn field(pod: &Value, path: &str, surroundings: &Surroundings) -> Result<String, ConfigError> {
+pub fn field(pod: &Value, path: &str, surroundings: &Surroundings) -> Result<String, ConfigError> {
     Ok(match path {
         "spec.nodeName" => text(pod, &["spec", "nodeName"]).to_owned(),
         "spec.serviceAccountName" => match text(pod, &["spec", "serviceAccountName"]) {
@@ -23,7 +23,7 @@ pub(crate) fn field(pod: &Value, path: &str, surroundings: &Surroundings) -> Res
 }
 
 /// Returns the value of a field of the pod's metadata, as files have it.
-pub(crate) fn pod_field(pod: &Value, path: &str) -> Result<String, ConfigError> {
+pub fn pod_field(pod: &Value, path: &str) -> Result<String, ConfigError> {
     let unsupported = || ConfigError::FieldPath(path.to_owned());
     let metadata = path.strip_prefix("metadata.").ok_or_else(unsupported)?;
     match metadata {
@@ -47,7 +47,7 @@ pub(crate) fn pod_field(pod: &Value, path: &str) -> Result<String, ConfigError> 
 /// Returns an amount of a container's resources in units of the divisor, rounded up.
 ///
 /// A limit that is not set is what the node has, a request that is not set is nothing.
-pub(crate) fn resource(
+pub fn resource(
     pod: &Value,
     own: Option<&Value>,
     reference: &Value,

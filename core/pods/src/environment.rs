@@ -15,9 +15,8 @@ use std::path::PathBuf;
 use api::json::{boolean, items, text};
 use serde_json::Value;
 
-use crate::state::ContainerSpec;
 pub use config::ConfigError;
-pub(crate) use fields::{field, pod_field, resource};
+pub use fields::{field, pod_field, resource};
 pub use references::References;
 
 /// Facts about the node and the pod that no object holds.
@@ -29,40 +28,12 @@ pub struct Surroundings {
     pub host_ip: String,
     /// What the node has to give, by resource name: stands in for a limit that is not set.
     pub allocatable: BTreeMap<String, String>,
-    /// Variables that every container has unless it sets them: see [`Surroundings::base`].
+    /// Variables that every container has unless it sets them.
     pub base: BTreeMap<String, String>,
     /// The user that lifesign runs as.
     pub uid: u32,
     /// The group that lifesign runs as.
     pub gid: u32,
-}
-
-impl Surroundings {
-    /// Returns the base environment of a pod's containers, from the environment of this process.
-    ///
-    /// The directory of `lifesign` comes first in PATH, so that `command: [lifesign, serve]` needs no installation.
-    pub fn base(
-        program: &std::path::Path,
-        tmp_dir: &std::path::Path,
-        volumes_dir: &std::path::Path,
-    ) -> BTreeMap<String, String> {
-        let inherited = |name: &str, default: &str| {
-            std::env::var(name).ok().filter(|value| !value.is_empty()).unwrap_or(default.to_owned())
-        };
-        let path = inherited("PATH", "/usr/local/bin:/usr/bin:/bin");
-        let path = match program.parent().and_then(std::path::Path::to_str) {
-            Some(folder) if !folder.is_empty() => format!("{folder}:{path}"),
-            _ => path,
-        };
-        [
-            ("PATH", path),
-            ("HOME", inherited("HOME", "/")),
-            ("TMPDIR", tmp_dir.display().to_string()),
-            ("LIFESIGN_VOLUMES", volumes_dir.display().to_string()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
-    }
 }
 
 /// What a container runs, with what could only be honoured in part.
@@ -80,14 +51,6 @@ pub struct Resolved {
     pub group: Option<u32>,
     /// What somebody should be told (an event), but keeps nothing from running.
     pub warnings: Vec<String>,
-}
-
-impl Resolved {
-    /// Returns the spec of an instance.
-    pub fn into_spec(self, id: String, claim: Option<String>) -> ContainerSpec {
-        let Resolved { command, env, working_dir, user, group, warnings: _ } = self;
-        ContainerSpec { id, command, env, working_dir, user, group, claim, log: crate::state::LogLimits::default() }
-    }
 }
 
 /// Resolves a container of a pod; `services` are those of the pod's namespace and `default/kubernetes`.

@@ -64,8 +64,10 @@ impl Needed {
 
 /// Which kind of object a reference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A ConfigMap.
     ConfigMap,
+    /// A Secret.
     Secret,
 }
 
@@ -121,12 +123,7 @@ impl References {
     }
 
     /// Returns the bytes of an object by key; `None`: optional and not there.
-    pub(crate) fn data(
-        &self,
-        kind: Kind,
-        name: &str,
-        optional: bool,
-    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ConfigError> {
+    pub fn data(&self, kind: Kind, name: &str, optional: bool) -> Result<Option<BTreeMap<String, Vec<u8>>>, ConfigError> {
         let Some(found) = self.object(kind, name, optional)? else { return Ok(None) };
         let mut data: BTreeMap<String, Vec<u8>> =
             object(found, &["data"]).into_iter().flatten().map(|(key, value)| (key.clone(), decode(kind, value))).collect();
@@ -138,7 +135,7 @@ impl References {
     }
 
     /// Returns the error of a key that is not there.
-    pub(crate) fn missing_key(kind: Kind, name: &str, key: &str) -> ConfigError {
+    pub fn missing_key(kind: Kind, name: &str, key: &str) -> ConfigError {
         ConfigError::MissingKey { kind: kind.name(), name: name.to_owned(), key: key.to_owned() }
     }
 
