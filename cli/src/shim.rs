@@ -15,6 +15,6 @@ pub(crate) struct ShimArgs {
 impl ShimArgs {
     /// Runs until the container and everything that it started has ended.
     pub(crate) fn run(self) -> ExitCode {
-        agent::shim::run(&self.spec)
+        processes::shim::run(&self.spec)
     }
 }

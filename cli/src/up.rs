@@ -4,9 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
-use agent::container::ShimProgram;
-use agent::drain::Drains;
 use agent::{AgentConfig, AgentReady, AgentTls, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
@@ -14,7 +11,10 @@ use controllers::ControllersConfig;
 use controllers::profile::TolerationsInUse;
 use futures::{FutureExt, TryFutureExt};
 use kube::Client;
+use processes::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
+use processes::container::ShimProgram;
 use prometheus_client::registry::Registry;
+use proxy::drain::Drains;
 use registry::authz::Identity;
 use runtime::{Clock, EventWriter, chain};
 use tokio::sync::oneshot;
@@ -200,7 +200,7 @@ impl UpArgs {
     ) -> Result<impl Future<Output = ()> + use<>, Failure> {
         let (client, node) = (client(server, "lifesign-proxy"), self.node.name()?);
         let events = EventWriter::start(client.clone(), clock.clone(), "service-proxy", &node);
-        Ok(agent::proxy::run(client, node, events, drains, stop))
+        Ok(proxy::run(client, node, events, drains, stop))
     }
 
     /// Returns what the agent is told, and who is told when it is ready.

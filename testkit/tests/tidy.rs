@@ -111,13 +111,23 @@ fn cores_depend_on_nothing_that_touches_the_world_and_on_no_sibling_that_is_not_
     }
 }
 
+/// Which shell knows which, besides `runtime`. ARCHITECTURE.md says why.
+const SHELL_EDGES: &[(&str, &[&str])] = &[("agent", &["processes", "proxy"])];
+
 #[test]
-fn shells_know_cores_and_runtime_but_not_their_siblings() {
+fn shells_know_cores_and_runtime_but_no_sibling_that_is_not_listed() {
     let shells = packages("shell");
     for (shell, dependencies) in &shells {
-        for name in dependencies.iter().filter(|name| *name != "runtime") {
+        let siblings = SHELL_EDGES.iter().find(|(name, _)| name == shell).map_or(&[][..], |(_, known)| known);
+        for name in dependencies.iter().filter(|name| *name != "runtime" && !siblings.contains(&name.as_str())) {
             assert!(shells.iter().all(|(sibling, _)| sibling != name), "shell/{shell} may not depend on shell/{name}");
         }
+        for name in siblings {
+            assert!(dependencies.iter().any(|found| found == name), "shell/{shell} does not use {name}: take the edge away");
+        }
+    }
+    for (name, _) in SHELL_EDGES {
+        assert!(shells.iter().any(|(shell, _)| shell == name), "shell/{name} does not exist");
     }
 }
 

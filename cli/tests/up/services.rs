@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent::addresses::{Claim, SERVICE_RANGE};
+use processes::addresses::{Claim, SERVICE_RANGE};
 use serde_json::{Value, json};
 
 use crate::{Up, script, server, until};

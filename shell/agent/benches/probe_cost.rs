@@ -14,16 +14,16 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use agent::exec::Ended;
 use agent::executors::{GrpcProbe, HttpProbe, TcpProbe};
 use agent::serve::{Protocol, ServeConfig, Server};
-use agent::state::ContainerSpec;
 use api::IntOrString;
 use api::pod::{GrpcAction, HttpGetAction, TcpSocketAction};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use probe::http::Target;
 use probe::outcome::{Outcome, Report};
+use processes::exec::Ended;
+use processes::state::ContainerSpec;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Attempts of a kind before it is the next kind's turn: short enough that whatever else the machine does hits all alike.
@@ -102,7 +102,7 @@ async fn commands() {
     let spec = ContainerSpec { env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(), ..ContainerSpec::default() };
     let command = ["true".to_owned()];
     for _ in 0..COMMANDS {
-        let output = agent::exec::exec(&spec, &command, TIMEOUT, || true).await.unwrap();
+        let output = processes::exec::exec(&spec, &command, TIMEOUT, || true).await.unwrap();
         assert_eq!(output.ended, Ended::Exit(0));
     }
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use kube::Client;
 use probe::{BackOffSteps, NodePolicy};
+use processes::addresses::{Cidr, ClaimError};
+use processes::container::ShimProgram;
+use proxy::drain::Drains;
 use runtime::Clock;
 use tokio::sync::oneshot;
-
-use crate::addresses::{Cidr, ClaimError};
-use crate::container::ShimProgram;
-use crate::drain::Drains;
 
 /// From heartbeat to heartbeat; kubelet `nodeStatusUpdateFrequency`.
 const HEARTBEAT: Duration = Duration::from_secs(10);

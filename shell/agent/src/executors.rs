@@ -18,13 +18,12 @@ use std::time::Duration;
 
 use probe::http::Target;
 use probe::outcome::{Cause, Report, unanswered};
+use processes::container::Running;
 
 pub use command::ExecProbe;
 pub use grpc::GrpcProbe;
 pub use http::HttpProbe;
 pub use tcp::TcpProbe;
-
-use crate::container::Running;
 
 /// The probe of a worker, ready to be carried out again and again.
 #[derive(Clone, Debug)]
@@ -63,7 +62,7 @@ impl Executor {
         }
     }
 
-    /// Returns the address that a network probe asks: for [`crate::listeners::owner`], if it is the pod's.
+    /// Returns the address that a network probe asks: for [`processes::listeners::owner`], if it is the pod's.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Executor::Exec(..) => None,

@@ -8,10 +8,10 @@ use api::{Node, Quantity, Timestamp};
 use http::Method;
 use kube::Client;
 use machine::Time;
+use processes::addresses::Cidr;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::addresses::Cidr;
 use crate::config::AgentError;
 use crate::machine_facts::{MachineFacts, architecture};
 use crate::requests;

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use machine::{Rng, Time};
+use processes::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
+use processes::layout::Layout;
+use proxy::drain::Drains;
 use runtime::{EventWriter, Tasks};
 use rustix::fs::FlockOperation;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use crate::config::{AgentConfig, AgentError, AgentReady};
-use crate::drain::Drains;
 use crate::endpoint::{Endpoint, server_config};
 use crate::heartbeat::Heartbeat;
-use crate::layout::Layout;
 use crate::machine_facts::MachineFacts;
 use crate::metrics::Metrics;
 use crate::node::{self, NodeFacts};

@@ -27,13 +27,13 @@ use futures::StreamExt;
 use kube::runtime::watcher;
 use machine::{Machine, Rng, Time};
 use pods::{Effect, Input, PodMachine};
+use processes::addresses::Pool;
+use proxy::drain::Drains;
 use runtime::{EventWriter, Obj, Seen, objects, watch};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::addresses::Pool;
 use crate::config::OnStop;
-use crate::drain::Drains;
 use crate::metrics::Metrics;
 pub(crate) use adopt::{Adopted, adopt_all};
 use attempts::Attempts;

@@ -4,15 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use agent::container::{self, Instance, ShimProgram};
 use agent::serve::{self, Protocol, ServeConfig};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
-        ["shim", spec] => agent::shim::run(Path::new(spec)),
-        ["launch", dir, spec] => launch(dir, spec),
+        ["shim", spec] => processes::shim::run(Path::new(spec)),
         ["serve", protocol, port, listen_after_ms, drain_ms] => {
             let number = |text: &str| text.parse().expect("a number");
             let protocol = match *protocol {
@@ -30,35 +28,15 @@ fn main() -> ExitCode {
             })
         }
         _ => {
-            eprintln!(
-                "usage: lifesign-agent-parts shim SPEC | launch DIR JSON | serve http|tcp|grpc PORT LISTEN_AFTER_MS DRAIN_MS"
-            );
+            eprintln!("usage: lifesign-agent-parts shim SPEC | serve http|tcp|grpc PORT LISTEN_AFTER_MS DRAIN_MS");
             ExitCode::from(2)
         }
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-/// Plays an agent: starts a container, says so, and waits for its end.
-fn launch(dir: &str, spec: &str) -> ExitCode {
-    let spec = serde_json::from_str(spec).expect("a spec");
-    let record = runtime().block_on(async {
-        match container::launch(&ShimProgram::current(), dir, &spec).await.expect("a shim") {
-            Instance::Running(running) => {
-                println!("launched");
-                running.wait().await.expect("an exit record")
-            }
-            Instance::Exited(record) => record,
-        }
-    });
-    ExitCode::from(u8::try_from(record.exit_code).unwrap_or(u8::MAX))
-}
-
 fn serve(config: ServeConfig) -> ExitCode {
-    match runtime().block_on(serve::run(config)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    match runtime.block_on(serve::run(config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("serve: {error}");

@@ -8,11 +8,11 @@ use http::{Method, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use processes::logs::{self, LogError, LogOptions};
 use tokio::sync::oneshot;
 
 use super::Endpoint;
 use super::tls::Caller;
-use crate::logs::{self, LogError, LogOptions};
 use crate::supervisor::{Ask, Mail};
 
 /// The body of an answer.

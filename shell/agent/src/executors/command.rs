@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use api::pod::ExecAction;
 use probe::outcome::{self, ExecAnswer, ExecEnd, Report, Tries};
+use processes::container::Running;
+use processes::exec::{Ended, ExecError, ExecResult};
 use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::errno;
-use crate::container::Running;
-use crate::exec::{Ended, ExecError, ExecResult};
 
 /// The exec probe of a worker, for one instance of its container.
 #[derive(Clone, Debug)]

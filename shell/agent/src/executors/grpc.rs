@@ -9,11 +9,11 @@ use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, Request, Response};
 use probe::http::Target;
 use probe::outcome::{self, Cause, GrpcAnswer, Report, Tries};
+use processes::lag::Deadline;
 use rustix::io::Errno;
 
 use super::{errno, lookup, pod_address};
 use crate::health_proto::{self, CODES};
-use crate::lag::Deadline;
 
 /// More than this is no answer to a health check.
 const MESSAGE_MAX: usize = 4096;

@@ -11,12 +11,12 @@ use std::time::Duration;
 use api::pod::HttpGetAction;
 use probe::http::{Answer, Exchange, Request, Step, Target, shows_body};
 use probe::outcome::{Cause, Report};
+use processes::lag::Deadline;
 use rustix::io::Errno;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::socket::Socket;
 use super::{errno, lookup};
-use crate::lag::Deadline;
 use response::{Body, Buffer, Framing, HeadReader};
 
 /// Room for an answer: nearly every one fits.

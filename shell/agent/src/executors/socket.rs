@@ -89,7 +89,7 @@ impl Socket {
 
     async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Errno> {
         if let Registration::None(_) = self.fd {
-            self.register(crate::readiness::readable)?;
+            self.register(processes::readiness::readable)?;
         }
         let Registration::Done(fd) = &self.fd else { return Err(Errno::BADF) };
         loop {
@@ -112,7 +112,7 @@ impl Socket {
 
     async fn writable(&mut self) -> Result<(), Errno> {
         if let Registration::None(_) = self.fd {
-            self.register(crate::readiness::readable_and_writable)?;
+            self.register(processes::readiness::readable_and_writable)?;
         }
         let Registration::Done(fd) = &self.fd else { return Err(Errno::BADF) };
         let mut guard = fd.writable().await.map_err(errno)?;

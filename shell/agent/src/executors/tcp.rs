@@ -6,9 +6,9 @@ use std::time::Duration;
 use api::pod::TcpSocketAction;
 use probe::http::Target;
 use probe::outcome::{self, Cause, Report, Tries};
+use processes::lag::Deadline;
 
 use super::{lookup, pod_address};
-use crate::lag::Deadline;
 
 /// The TCP probe of a worker.
 #[derive(Clone, Debug)]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use api::Pod;
 use pods::{Exit, Found, FoundState};
+use processes::container::{Instance, Running, adopt};
+use processes::layout::{Layout, PodDir, is_interrupted};
+use processes::state::{ExitRecord, StateDir, instances};
 
 use super::Supervisor;
-use crate::container::{Instance, Running, adopt};
-use crate::layout::{Layout, PodDir, is_interrupted};
-use crate::state::{ExitRecord, StateDir, instances};
 
 /// What is left of a pod.
 #[derive(Default)]

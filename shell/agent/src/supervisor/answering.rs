@@ -8,10 +8,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
+use processes::container::Running;
+use processes::listeners::{Owner, owner};
 use tokio::sync::Mutex;
-
-use crate::container::Running;
-use crate::listeners::{Owner, owner};
 
 /// The containers of a pod that run, and who is known to answer where.
 #[derive(Default)]

@@ -13,6 +13,8 @@ use probe::http::Target;
 use probe::queue::Ticket;
 use probe::timing::handler_of;
 use probe::{Lane, Launch, Report};
+use processes::container::Running;
+use processes::listeners::{ANSWERED_BY_ANOTHER, Owner};
 use tokio::task::AbortHandle;
 
 use super::Supervisor;
@@ -22,9 +24,7 @@ use super::hooks::VERSION;
 use super::local::{Local, Past, place};
 use super::mail::Mail;
 use super::views::spec_of;
-use crate::container::Running;
 use crate::executors::Executor;
-use crate::listeners::{ANSWERED_BY_ANOTHER, Owner};
 
 /// A probe of a container instance, ready to be carried out again and again.
 pub(super) struct Prepared {

@@ -9,6 +9,10 @@ use api::Service;
 use api::json::{items, text};
 use kube::Client;
 use pods::{Exit, Input};
+use processes::container::{Instance, LaunchError, Running, ShimProgram, launch};
+use processes::layout::{Layout, PodDir};
+use processes::state::{ContainerSpec, LogLimits, prune};
+use processes::volumes::{self, VolumeError};
 use runtime::{Clock, chain};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -18,11 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::adopt::exit_of;
 use super::mail::Mail;
-use crate::container::{Instance, LaunchError, Running, ShimProgram, launch};
-use crate::layout::{Layout, PodDir};
 use crate::requests;
-use crate::state::{ContainerSpec, LogLimits, prune};
-use crate::volumes::{self, VolumeError};
 use pods::environment::references::Needed;
 use pods::environment::{References, Resolved, Surroundings, resolve};
 

@@ -7,6 +7,7 @@ use api::note::NoteType;
 use api::{Note, ProbeType, Service};
 use machine::Time;
 use pods::{Effect, Input};
+use processes::layout::mark_interrupted;
 use rustix::process::Signal;
 
 use super::Supervisor;
@@ -16,7 +17,6 @@ use super::hooks;
 use super::local::{Local, place};
 use super::mail::{Ask, Mail};
 use super::markers::MARKERS;
-use crate::layout::mark_interrupted;
 use crate::metrics::WorkerLabels;
 use crate::requests;
 

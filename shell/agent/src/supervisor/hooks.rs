@@ -6,10 +6,10 @@ use std::time::Duration;
 use api::pod::{ContainerPort, LifecycleHandler};
 use pods::{Hook, HookResult, Input};
 use probe::http::Target;
+use processes::container::Running;
+use processes::exec::Ended;
 
 use super::containers::Surround;
-use crate::container::Running;
-use crate::exec::Ended;
 use crate::executors::HttpProbe;
 
 /// The version of Kubernetes that requests name.
@@ -60,7 +60,7 @@ async fn carry_out(order: &Order) -> HookResult {
     Err("the hook has no handler that can be carried out; use exec, httpGet or sleep".to_owned())
 }
 
-fn command_result(command: &[String], result: crate::exec::ExecResult) -> HookResult {
+fn command_result(command: &[String], result: processes::exec::ExecResult) -> HookResult {
     let command = command.join(" ");
     let output = match result {
         Ok(output) => output,

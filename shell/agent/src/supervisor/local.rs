@@ -9,14 +9,14 @@ use machine::Time;
 use markers::agent::ContainerNews;
 use pods::{Hook, PodMachine};
 use probe::Outcome;
+use processes::container::Running;
+use processes::layout::PodDir;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::answering::Answering;
 use super::attempts::{Prepared, Under};
 use super::containers::{Known, Surround, watch_over};
-use crate::container::Running;
-use crate::layout::PodDir;
 
 /// Outcomes that `/debug/probes` shows per worker; spec probes 8.
 const HISTORY: usize = 20;

@@ -7,11 +7,11 @@ use api::WriteError;
 use machine::Time;
 use pods::Input;
 use probe::Report;
+use processes::container::Running;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::attempts::Whose;
-use crate::container::Running;
 use crate::metrics::Census;
 
 /// A letter to the loop.

@@ -3,13 +3,14 @@
 // Every function here is part of a test, also where it does not carry the attribute.
 #![allow(clippy::unwrap_used)]
 
-mod commands;
-mod containers;
 mod endpoint;
-mod logs;
 mod markers;
 mod plane;
 mod pods;
 mod probes;
 mod serving;
+#[path = "../../../processes/tests/it/support.rs"]
 mod support;
+
+/// The program with the parts of this package.
+pub(crate) const PARTS: &str = env!("CARGO_BIN_EXE_lifesign-agent-parts");

@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::addresses::Cidr;
-use agent::state::{StateDir, instances};
-use agent::{AgentConfig, AgentReady, AgentTls, OnStop, processes};
+use agent::{AgentConfig, AgentReady, AgentTls, OnStop};
 use api::Pod;
 use apiserver::{AgentDialer, Authority, FileStore, Parts, Reply, Role, Server, Settings, StoreError};
 use bytes::Bytes;
@@ -17,6 +15,9 @@ use futures::StreamExt;
 use http::{Method, Request};
 use kube::Client;
 use kube::runtime::watcher;
+use processes::addresses::Cidr;
+use processes::procfs;
+use processes::state::{StateDir, instances};
 use registry::authz::Identity;
 use runtime::{Clock, Seen, objects, watch};
 use rustix::process::Signal;
@@ -25,7 +26,8 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PARTS, shim};
+use crate::PARTS;
+use crate::support::shim;
 
 /// Nothing here takes longer, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -297,9 +299,9 @@ impl Drop for Plane {
                 for number in instances(&container.path()).unwrap_or_default() {
                     let dir = StateDir::new(container.path().join(number.to_string()));
                     if let Ok(Some(pids)) = dir.pids()
-                        && processes::is_running(pids.container)
+                        && procfs::is_running(pids.container)
                     {
-                        let _ = processes::signal_group(pids.container.pid, Signal::KILL);
+                        let _ = procfs::signal_group(pids.container.pid, Signal::KILL);
                     }
                 }
             }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use agent::OnStop;
-use agent::processes;
 use http::Method;
+use processes::procfs;
 use serde_json::{Value, json};
 
 use crate::plane::{NODE, Plane, condition, restarts, script, server, status};
@@ -201,7 +201,7 @@ async fn pods_go_on_without_their_agent_and_are_adopted() {
     assert!(!is_gone(pid));
     // Nobody takes the addresses meanwhile.
     let cidr = plane.ready.unwrap().pod_cidr;
-    assert!(agent::addresses::Claim::of(cidr, |_| false).is_err());
+    assert!(processes::addresses::Claim::of(cidr, |_| false).is_err());
     let uid = &orphan["metadata"]["uid"];
     let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
     plane.request(Method::DELETE, "/api/v1/namespaces/default/pods/orphan", options).await.unwrap();
@@ -212,7 +212,7 @@ async fn pods_go_on_without_their_agent_and_are_adopted() {
     assert_eq!(after["status"], before["status"], "nothing was lost, nothing was written");
     assert_eq!(plane.pid(&after, "web"), pid);
     // It is looked after again.
-    assert!(processes::signal(pid, rustix::process::Signal::KILL).is_ok());
+    assert!(procfs::signal(pid, rustix::process::Signal::KILL).is_ok());
     plane.until("steady", "restarted", |pod| restarts(pod, "web") >= 1).await;
 }
 

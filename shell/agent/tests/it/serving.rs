@@ -5,21 +5,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::addresses::{Claim, Pool};
-use agent::container::Running;
 use agent::executors::{Executor, GrpcProbe, HttpProbe, TcpProbe};
-use agent::listeners::{Owner, owner};
 use agent::serve::{Protocol, ServeConfig, Server};
-use agent::state::ContainerSpec;
 use api::IntOrString;
 use api::pod::{ExecAction, GrpcAction, HttpGetAction, Probe, TcpSocketAction};
 use probe::http::Target;
 use probe::outcome::{Outcome, Report};
+use processes::addresses::{Claim, Pool};
+use processes::container::Running;
+use processes::listeners::{Owner, owner};
+use processes::state::ContainerSpec;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::support::{self, PARTS, Started, log_text, shell, start, until};
+use crate::PARTS;
+use crate::support::{self, Started, log_text, shell, start, until};
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use agent::exec::{Ended, ExecError, ExecResult, OUTPUT_MAX};
-use agent::processes;
-use agent::state::ContainerSpec;
+use processes::exec::{Ended, ExecError, ExecResult, OUTPUT_MAX};
+use processes::procfs;
+use processes::state::ContainerSpec;
 
 use crate::support::{self, shell, start, until};
 
 const LONG: Duration = Duration::from_secs(60);
 
 async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration) -> ExecResult {
-    agent::exec::exec(spec, command, timeout, || true).await
+    processes::exec::exec(spec, command, timeout, || true).await
 }
 
 fn sh(script: &str) -> Vec<String> {
@@ -59,7 +59,7 @@ async fn what_cannot_run_has_its_errno() {
 
 /// Returns the marked processes of a spec's instance.
 fn marked(spec: &ContainerSpec) -> usize {
-    processes::of_instance(None, &spec.id).len()
+    procfs::of_instance(None, &spec.id).len()
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn a_background_process_does_not_hold_up_the_result_and_dies_with_the_cont
 #[tokio::test]
 async fn a_command_that_comes_too_late_for_its_container_is_killed() {
     let spec = shell("");
-    let result = agent::exec::exec(&spec, &sh("sleep 1000"), LONG, || false).await;
+    let result = processes::exec::exec(&spec, &sh("sleep 1000"), LONG, || false).await;
     assert!(matches!(result, Err(ExecError::ContainerGone)), "{result:?}");
     assert_eq!(marked(&spec), 0);
 }

@@ -7,12 +7,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Registers a descriptor with the runtime, for reading only: a socket that can be written to wakes nobody.
-pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     register(fd, Interest::READABLE)
 }
 
 /// Registers a descriptor with the runtime, for reading and writing.
-pub(crate) fn readable_and_writable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn readable_and_writable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     register(fd, Interest::READABLE | Interest::WRITABLE)
 }
 

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use processes::addresses::{Claim, POD_RANGE, Pool, SERVICE_RANGE};
 use runtime::Clock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +14,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::addresses::{Claim, POD_RANGE, Pool, SERVICE_RANGE};
 
 /// A proxy without an API: what it sends is received by the test.
 struct World {

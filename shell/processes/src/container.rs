@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::exec::{ExecResult, exec};
-use crate::processes;
+use crate::procfs;
 use crate::shim::REPORT;
 use crate::state::{ContainerSpec, ExitRecord, Pids, SHIM_MARKER, StateDir, wall};
 
@@ -108,7 +108,7 @@ pub async fn launch(shim: &ShimProgram, dir: impl Into<PathBuf>, spec: &Containe
         // It may still come up: nobody may believe later that it runs.
         child.kill().await?;
         let id = spec.id.clone();
-        tokio::task::spawn_blocking(move || processes::kill_instance(None, &id, false)).await.map_err(io::Error::from)?;
+        tokio::task::spawn_blocking(move || procfs::kill_instance(None, &id, false)).await.map_err(io::Error::from)?;
         return Err(LaunchError::Silent(complaints));
     }
     // An empty complaint is one file less per container; a missing one is no loss.
@@ -160,12 +160,12 @@ pub async fn adopt(dir: impl Into<PathBuf>) -> io::Result<Option<Instance>> {
 
 /// Cleans up behind a shim that was killed.
 async fn lost(dir: &StateDir, spec: &ContainerSpec, pids: Option<Pids>) -> io::Result<ExitRecord> {
-    if let Some(pids) = pids.filter(|pids| processes::is_running(pids.container)) {
+    if let Some(pids) = pids.filter(|pids| procfs::is_running(pids.container)) {
         // Not below anybody any more, but still a group. Its members may have cleared the marker.
-        let _ = processes::signal_group(pids.container.pid, Signal::KILL);
+        let _ = procfs::signal_group(pids.container.pid, Signal::KILL);
     }
     let id = spec.id.clone();
-    tokio::task::spawn_blocking(move || processes::kill_instance(None, &id, false)).await?;
+    tokio::task::spawn_blocking(move || procfs::kill_instance(None, &id, false)).await?;
     let now = wall();
     let record = ExitRecord::unknown(pids.map_or(now, |pids| Time::from_micros(pids.started_at)), now);
     dir.write_exit(&record)?;
@@ -186,14 +186,14 @@ pub struct Running {
 
 impl Running {
     fn new(dir: StateDir, spec: ContainerSpec, pids: Pids, child: Option<Child>) -> io::Result<Running> {
-        let shim = crate::readiness::readable(processes::open(pids.shim.pid)?)?;
+        let shim = crate::readiness::readable(procfs::open(pids.shim.pid)?)?;
         Ok(Running { dir, spec, pids, shim, child: Mutex::new(child) })
     }
 
     fn adopted(dir: &StateDir, spec: &ContainerSpec, pids: Pids) -> io::Result<Option<Running>> {
         match Running::new(dir.clone(), spec.clone(), pids, None) {
             // Looked at after the handle was opened: the handle is of this process and no later one.
-            Ok(running) => Ok(processes::is_running(pids.shim).then_some(running)),
+            Ok(running) => Ok(procfs::is_running(pids.shim).then_some(running)),
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
         }
@@ -231,20 +231,20 @@ impl Running {
 
     /// Returns all its processes, commands run in it included. Reads all of /proc: some milliseconds on a busy machine.
     pub fn processes(&self) -> BTreeSet<i32> {
-        processes::of_instance(Some(self.pids.shim.pid), &self.spec.id)
+        procfs::of_instance(Some(self.pids.shim.pid), &self.spec.id)
     }
 
     /// Returns whether its process still runs.
     pub fn is_running(&self) -> bool {
-        processes::is_running(self.pids.container)
+        procfs::is_running(self.pids.container)
     }
 
     /// Sends a signal to the container's process group; nothing happens if it has ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        if !processes::is_running(self.pids.container) {
+        if !procfs::is_running(self.pids.container) {
             return Ok(());
         }
-        match processes::signal_group(self.pids.container.pid, signal) {
+        match procfs::signal_group(self.pids.container.pid, signal) {
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(()),
             other => other,
         }
@@ -274,9 +274,9 @@ impl Running {
                 return record;
             }
             let (shim, id) = (self.pids.shim.pid, self.spec.id.clone());
-            for pid in tokio::task::spawn_blocking(move || processes::of_instance(Some(shim), &id)).await? {
+            for pid in tokio::task::spawn_blocking(move || procfs::of_instance(Some(shim), &id)).await? {
                 // Gone meanwhile is as good as killed.
-                let _ = processes::signal(pid, Signal::KILL);
+                let _ = procfs::signal(pid, Signal::KILL);
             }
         }
     }

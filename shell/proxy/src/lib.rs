@@ -7,6 +7,7 @@
 mod backends;
 mod connection;
 mod door;
+pub mod drain;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use agent::container::{Instance, launch};
-use agent::logs::{self, LogError, LogOptions};
-use agent::state::{ContainerSpec, LogLimits, instance_dir, instances};
 use futures::StreamExt;
+use processes::container::{Instance, launch};
+use processes::logs::{self, LogError, LogOptions};
+use processes::state::{ContainerSpec, LogLimits, instance_dir, instances};
 
 use crate::support::{shell, shim, start};
 

@@ -1,14 +1,17 @@
 //! A container from its start to its end: exit records, logs, signals, adoption, and that nothing is left behind.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use agent::container::{Instance, adopt, launch};
-use agent::processes;
-use agent::state::{ContainerSpec, ExitRecord, StateDir};
+use processes::container::{Instance, adopt, launch};
+use processes::procfs;
+use processes::state::{ContainerSpec, ExitRecord, StateDir};
 use rustix::process::Signal;
 
+use crate::PARTS;
 use crate::support::{self, log_text, shell, shim, start, wait_for_line};
 
 async fn run(dir: &Path, spec: &ContainerSpec) -> ExitRecord {
@@ -16,6 +19,21 @@ async fn run(dir: &Path, spec: &ContainerSpec) -> ExitRecord {
         Instance::Running(running) => running.wait().await.unwrap(),
         Instance::Exited(record) => record,
     }
+}
+
+/// Starts a container from another process, which can be killed.
+fn launch_in_another_process(dir: &Path, spec: &ContainerSpec) -> Child {
+    let mut agent = Command::new(PARTS)
+        .arg("launch")
+        .arg(dir)
+        .arg(serde_json::to_string(spec).unwrap())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut report = String::new();
+    BufReader::new(agent.stdout.take().unwrap()).read_line(&mut report).unwrap();
+    assert_eq!(report, "launched\n");
+    agent
 }
 
 #[tokio::test]
@@ -85,7 +103,7 @@ async fn a_signal_reaches_the_group_and_not_the_shim() {
     .await;
     wait_for_line(folder.path(), "up").await;
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        processes::signal(running.shim_pid(), signal).unwrap();
+        procfs::signal(running.shim_pid(), signal).unwrap();
     }
     running.signal(Signal::TERM).unwrap();
     let record = running.wait().await.unwrap();
@@ -130,7 +148,7 @@ async fn a_container_outlives_the_agent_and_is_adopted() {
     let go = folder.path().join("go");
     let spec = ContainerSpec { env: with(&spec.env, "GO", go.to_str().unwrap()), ..spec };
     let dir = folder.path().join("instance");
-    let mut agent = support::launch_in_another_process(&dir, &spec);
+    let mut agent = launch_in_another_process(&dir, &spec);
     wait_for_line(&dir, "up").await;
     agent.kill().unwrap();
     agent.wait().unwrap();
@@ -150,7 +168,7 @@ async fn a_container_outlives_the_agent_and_is_adopted() {
 async fn an_end_while_no_agent_looked_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("instance");
-    let mut agent = support::launch_in_another_process(&dir, &shell("echo up; sleep 0.1; exit 4"));
+    let mut agent = launch_in_another_process(&dir, &shell("echo up; sleep 0.1; exit 4"));
     wait_for_line(&dir, "up").await;
     agent.kill().unwrap();
     agent.wait().unwrap();
@@ -167,7 +185,7 @@ async fn a_killed_shim_takes_its_container_with_it() {
     let running = start(folder.path(), &shell(&format!("( {ESCAPE} ); sleep 1000"))).await;
     wait_for_line(folder.path(), "escaped").await;
     let below = running.processes();
-    processes::signal(running.shim_pid(), Signal::KILL).unwrap();
+    procfs::signal(running.shim_pid(), Signal::KILL).unwrap();
     let record = running.wait().await.unwrap();
     assert_eq!(record.reason, "ContainerStatusUnknown");
     assert!(below.iter().all(|pid| support::is_gone(*pid)), "{below:?}");
@@ -194,7 +212,7 @@ async fn another_user_is_only_for_root() {
 async fn logs_rotate_while_the_container_writes() {
     let folder = tempfile::tempdir().unwrap();
     let mut spec = shell("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done");
-    spec.log = agent::state::LogLimits { max_bytes: 20_000, max_files: 3 };
+    spec.log = processes::state::LogLimits { max_bytes: 20_000, max_files: 3 };
     assert_eq!(run(folder.path(), &spec).await.exit_code, 0);
     let sizes: Vec<u64> = support::log_files(folder.path()).iter().map(|path| path.metadata().unwrap().len()).collect();
     assert_eq!(sizes.len(), 3);
@@ -204,7 +222,7 @@ async fn logs_rotate_while_the_container_writes() {
 
 #[tokio::test]
 async fn a_range_stays_claimed_while_a_container_lives_in_it() {
-    use agent::addresses::{Cidr, Claim};
+    use processes::addresses::{Cidr, Claim};
     let folder = tempfile::tempdir().unwrap();
     let run = std::process::id();
     let range = Cidr::loopback(&format!("127.{}.{}.0/24", 240 + run % 10, run / 10 % 256)).unwrap();

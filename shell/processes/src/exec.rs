@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use crate::lag::Deadline;
-use crate::processes;
+use crate::procfs;
 use crate::shim;
 use crate::state::{COMMAND_MARKER, ContainerSpec, wall};
 
@@ -140,7 +140,7 @@ impl Started {
     /// Kills all of it and collects its first process.
     async fn kill(&mut self) -> io::Result<()> {
         let (leader, id) = (self.pid, self.id.clone());
-        tokio::task::spawn_blocking(move || processes::kill_command(leader, &id)).await?;
+        tokio::task::spawn_blocking(move || procfs::kill_command(leader, &id)).await?;
         self.child.wait().await?;
         self.ended = true;
         Ok(())
@@ -154,10 +154,10 @@ impl Drop for Started {
             return;
         }
         // Gone meanwhile is as good as killed.
-        let _ = processes::signal_group(self.pid, Signal::KILL);
+        let _ = procfs::signal_group(self.pid, Signal::KILL);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let (leader, id) = (self.pid, std::mem::take(&mut self.id));
-            runtime.spawn_blocking(move || processes::kill_command(leader, &id));
+            runtime.spawn_blocking(move || procfs::kill_command(leader, &id));
         }
     }
 }

@@ -16,7 +16,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::io::unix::AsyncFd;
 
-use crate::processes;
+use crate::procfs;
 use crate::state::{StateDir, instance_dir, instances};
 use files::Files;
 use select::Selection;
@@ -128,8 +128,8 @@ impl Reader {
     async fn wait(&mut self) {
         if self.shim.is_none()
             && let Ok(Some(pids)) = self.dir.pids()
-            && let Ok(handle) = processes::open(pids.shim.pid)
-            && processes::is_running(pids.shim)
+            && let Ok(handle) = procfs::open(pids.shim.pid)
+            && procfs::is_running(pids.shim)
         {
             self.shim = crate::readiness::readable(handle).ok();
         }

@@ -285,7 +285,7 @@ pub fn prune(container_dir: &Path, keep: usize) -> io::Result<()> {
 }
 
 /// Returns the wall clock, as shims and logs write it.
-pub(crate) fn wall() -> Time {
+pub fn wall() -> Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Time::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

@@ -20,7 +20,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::logs::cri::Stream;
-use crate::processes;
+use crate::procfs;
 use crate::state::{ContainerSpec, ExitRecord, MARKER, Pids, StateDir, wall};
 use log::LogWriter;
 
@@ -76,7 +76,7 @@ async fn contain(dir: &StateDir, spec: &ContainerSpec) -> io::Result<ExitRecord>
     let started_at = wall();
     if let Err(error) = write_pids(dir, pid, started_at.as_micros()) {
         // Nobody could find it again: better not to have it.
-        processes::kill_instance(Some(own_pid()), &spec.id, true);
+        procfs::kill_instance(Some(own_pid()), &spec.id, true);
         let message = format!("cannot write the state of the container: {error}");
         return Ok(StartFailure { exit_code: 128, reason: "StartError", message }.record(tried_at));
     }
@@ -89,7 +89,7 @@ async fn contain(dir: &StateDir, spec: &ContainerSpec) -> io::Result<ExitRecord>
     };
     let status = output.copy_until_end(pid, &mut ended).await;
     let finished_at = wall();
-    processes::kill_instance(Some(own_pid()), &spec.id, true);
+    procfs::kill_instance(Some(own_pid()), &spec.id, true);
     output.drain();
     Ok(ExitRecord::ended(status.exit_status(), status.terminating_signal(), started_at, finished_at))
 }
@@ -100,9 +100,9 @@ fn own_pid() -> i32 {
 
 fn write_pids(dir: &StateDir, pid: Pid, started_at: i64) -> io::Result<()> {
     let gone = || io::Error::other("/proc does not show our own processes");
-    let shim = processes::identify(own_pid()).ok_or_else(gone)?;
+    let shim = procfs::identify(own_pid()).ok_or_else(gone)?;
     // Even if it has ended already: only we can reap it.
-    let container = processes::identify(pid.as_raw_nonzero().get()).ok_or_else(gone)?;
+    let container = procfs::identify(pid.as_raw_nonzero().get()).ok_or_else(gone)?;
     dir.write_pids(&Pids { shim, container, started_at })
 }
 
@@ -137,7 +137,7 @@ fn start(spec: &ContainerSpec, stdout: Stdio, stderr: Stdio) -> Result<Pid, Star
 pub(crate) fn command(spec: &ContainerSpec, words: &[String]) -> io::Result<Command> {
     let (program, arguments) = words.split_first().ok_or(rustix::io::Errno::NOENT)?;
     let path = spec.env.get("PATH").map(String::as_str);
-    let mut command = Command::new(processes::find_program(program, path, spec.working_dir.as_deref())?);
+    let mut command = Command::new(procfs::find_program(program, path, spec.working_dir.as_deref())?);
     command.arg0(program).args(arguments).env_clear().envs(&spec.env).env(MARKER, &spec.id);
     command.process_group(0).stdin(Stdio::null());
     if let Some(dir) = &spec.working_dir {

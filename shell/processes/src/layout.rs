@@ -17,57 +17,63 @@ const INTERRUPTED: &str = "interrupted";
 
 /// The data directory of an agent.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout(PathBuf);
+pub struct Layout(PathBuf);
 
 impl Layout {
-    pub(crate) fn new(data_dir: &Path) -> Layout {
+    /// Returns the layout of a data directory.
+    pub fn new(data_dir: &Path) -> Layout {
         Layout(data_dir.join("pods"))
     }
 
     /// Returns the directory of a pod; `None` for a uid that is no name of a directory.
-    pub(crate) fn pod(&self, uid: &str) -> Option<PodDir> {
+    pub fn pod(&self, uid: &str) -> Option<PodDir> {
         let plain = !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         plain.then(|| PodDir(self.0.join(uid)))
     }
 
     /// Returns the uids of the pods that have a directory.
-    pub(crate) fn uids(&self) -> io::Result<Vec<String>> {
+    pub fn uids(&self) -> io::Result<Vec<String>> {
         names(&self.0)
     }
 }
 
 /// The directory of a pod.
 #[derive(Clone, Debug)]
-pub(crate) struct PodDir(PathBuf);
+pub struct PodDir(PathBuf);
 
 impl PodDir {
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(crate) fn volumes(&self) -> PathBuf {
+    /// Returns where the volumes are.
+    pub fn volumes(&self) -> PathBuf {
         self.0.join("volumes")
     }
 
-    pub(crate) fn tmp(&self) -> PathBuf {
+    /// Returns where temporary files are.
+    pub fn tmp(&self) -> PathBuf {
         self.0.join("tmp")
     }
 
-    pub(crate) fn container(&self, name: &str) -> PathBuf {
+    /// Returns the directory of a container.
+    pub fn container(&self, name: &str) -> PathBuf {
         self.0.join("containers").join(name)
     }
 
-    pub(crate) fn instance(&self, name: &str, number: u64) -> PathBuf {
+    /// Returns the directory of an instance of a container.
+    pub fn instance(&self, name: &str, number: u64) -> PathBuf {
         instance_dir(&self.container(name), number)
     }
 
     /// Returns the containers that have a directory.
-    pub(crate) fn containers(&self) -> io::Result<Vec<String>> {
+    pub fn containers(&self) -> io::Result<Vec<String>> {
         names(&self.0.join("containers"))
     }
 
     /// Makes the directory, and the one for temporary files. `shared`: containers may run as other users.
-    pub(crate) fn create(&self, shared: bool) -> io::Result<()> {
+    pub fn create(&self, shared: bool) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
         std::fs::DirBuilder::new().recursive(true).mode(if shared { 0o711 } else { 0o700 }).create(&self.0)?;
         std::fs::DirBuilder::new().recursive(true).create(self.tmp())?;
@@ -86,7 +92,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Notes that an instance is stopped because the agent stops, so that the next agent does not judge it by its exit code.
-pub(crate) fn mark_interrupted(instance: &Path) {
+pub fn mark_interrupted(instance: &Path) {
     // Without the mark the exit code decides: no harm for nearly every container.
     if let Err(error) = std::fs::write(instance.join(INTERRUPTED), b"") {
         tracing::warn!(path = %instance.display(), %error, "a container cannot be marked as interrupted");
@@ -94,7 +100,7 @@ pub(crate) fn mark_interrupted(instance: &Path) {
 }
 
 /// Returns whether an instance was stopped because the agent stopped.
-pub(crate) fn is_interrupted(instance: &Path) -> bool {
+pub fn is_interrupted(instance: &Path) -> bool {
     instance.join(INTERRUPTED).exists()
 }
 

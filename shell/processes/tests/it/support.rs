@@ -1,20 +1,17 @@
 //! What the tests share: a shim, shell containers, and waiting for what a container writes.
 
-use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use agent::container::{Instance, Running, ShimProgram, launch};
-use agent::processes;
-use agent::state::ContainerSpec;
+use processes::container::{Instance, Running, ShimProgram, launch};
+use processes::procfs;
+use processes::state::ContainerSpec;
 use rustix::process::Signal;
 
-/// The program with the parts of this package.
-pub(crate) const PARTS: &str = env!("CARGO_BIN_EXE_lifesign-agent-parts");
+use crate::PARTS;
 
 /// Returns the shim of this package.
 pub(crate) fn shim() -> ShimProgram {
@@ -95,20 +92,5 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Returns whether a process has ended; one that nobody has collected yet has ended too.
 pub(crate) fn is_gone(pid: i32) -> bool {
-    processes::stat(pid).is_none_or(|stat| stat.zombie)
-}
-
-/// Starts a container from another process, which can be killed.
-pub(crate) fn launch_in_another_process(dir: &Path, spec: &ContainerSpec) -> Child {
-    let mut agent = Command::new(PARTS)
-        .arg("launch")
-        .arg(dir)
-        .arg(serde_json::to_string(spec).unwrap())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut report = String::new();
-    BufReader::new(agent.stdout.take().unwrap()).read_line(&mut report).unwrap();
-    assert_eq!(report, "launched\n");
-    agent
+    procfs::stat(pid).is_none_or(|stat| stat.zombie)
 }
