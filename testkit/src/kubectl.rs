@@ -1,14 +1,29 @@
 //! The real kubectl, where there is one.
 
-use std::io::Write;
 use std::process::Command;
 
-/// Returns whether kubectl is installed. If not, it says aloud that something is skipped.
-pub fn is_installed() -> bool {
-    let found = Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|output| output.status.success());
-    if !found {
-        // Past the capture of the test harness: who runs the tests must see it.
-        let _ = writeln!(std::io::stderr(), "skipped: kubectl is not installed");
+use serde_json::Value;
+
+/// The oldest minor version of kubectl 1.x that the tests are written for.
+const MINOR_MIN: u32 = 32;
+
+/// Returns why tests with kubectl cannot run here: there is none, or it is too old.
+pub fn missing() -> Option<String> {
+    match minor_version() {
+        None => Some("kubectl is not installed".to_owned()),
+        Some(minor) if minor < MINOR_MIN => Some(format!("kubectl 1.{minor} is older than 1.{MINOR_MIN}")),
+        Some(_) => None,
     }
-    found
+}
+
+/// Returns whether there is a kubectl to run tests with.
+pub fn is_installed() -> bool {
+    missing().is_none()
+}
+
+fn minor_version() -> Option<u32> {
+    let output = Command::new("kubectl").args(["version", "--client", "-o", "json"]).output().ok()?;
+    let version: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let text = version.pointer("/clientVersion/gitVersion")?.as_str()?;
+    text.strip_prefix("v1.")?.split('.').next()?.parse().ok()
 }

@@ -7,6 +7,7 @@ pub mod diff;
 pub mod kubectl;
 #[cfg(feature = "plane")]
 pub mod link;
+pub mod needs;
 #[cfg(feature = "odd")]
 pub mod odd;
 #[cfg(feature = "plane")]

@@ -1,4 +1,4 @@
-//! End to end: the real binary, kubectl where it is installed, signals, crashes and limits.
+//! End to end: the real binary, signals, crashes and limits.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -6,7 +6,6 @@ mod cluster;
 mod controllers;
 mod crash;
 mod data;
-mod kubectl;
 mod limits;
 mod stopping;
 mod streams;

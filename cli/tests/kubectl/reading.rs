@@ -4,9 +4,8 @@ use serde_json::json;
 
 use super::Kubectl;
 
-#[test]
-fn get_shows_the_columns_of_kubernetes() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn get_shows_the_columns_of_kubernetes() {
+    let kubectl = Kubectl::start();
     kubectl.ready_node("n1");
     kubectl.running_pod("web", "n1");
     kubectl.run("create configmap settings --from-literal=a=1 --from-literal=b=2");
@@ -75,9 +74,8 @@ fn get_shows_the_columns_of_kubernetes() {
     assert_eq!(kubectl.run("get pod web -o jsonpath={.status.podIP}"), "127.88.0.7");
 }
 
-#[test]
-fn get_shows_slices_leases_and_replica_sets() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn get_shows_slices_leases_and_replica_sets() {
+    let kubectl = Kubectl::start();
     kubectl.apply(
         "
 apiVersion: discovery.k8s.io/v1
@@ -115,9 +113,8 @@ spec:
     ");
 }
 
-#[test]
-fn yaml_and_json_show_the_object() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn yaml_and_json_show_the_object() {
+    let kubectl = Kubectl::start();
     kubectl.run("create configmap settings --from-literal=a=1");
     let yaml = kubectl.run("get configmap settings -o yaml");
     let stable: Vec<&str> = yaml
@@ -137,9 +134,8 @@ fn yaml_and_json_show_the_object() {
     assert_eq!(list["items"][0]["data"]["a"], "1");
 }
 
-#[test]
-fn a_watch_shows_changes_as_they_happen() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn a_watch_shows_changes_as_they_happen() {
+    let kubectl = Kubectl::start();
     kubectl.pending_pod("web", "n1");
     let mut watch = kubectl.follow("get pods -w --output-watch-events");
     assert_eq!(watch.next(), "EVENT NAME READY STATUS RESTARTS AGE");
@@ -152,9 +148,8 @@ fn a_watch_shows_changes_as_they_happen() {
     assert!(watch.next().starts_with("DELETED web 0/1"));
 }
 
-#[test]
-fn wait_ends_when_the_condition_holds() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn wait_ends_when_the_condition_holds() {
+    let kubectl = Kubectl::start();
     kubectl.pending_pod("web", "n1");
     let mut waiting = kubectl.follow("wait pod/web --for=condition=Ready --timeout=30s");
     kubectl.set_pod_status("web", json!({"conditions": [{"type": "Ready", "status": "True"}]}));
@@ -164,9 +159,8 @@ fn wait_ends_when_the_condition_holds() {
     assert!(late.contains("not found"), "{late}");
 }
 
-#[test]
-fn wait_ends_when_the_object_is_gone() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn wait_ends_when_the_object_is_gone() {
+    let kubectl = Kubectl::start();
     kubectl.pending_pod("web", "n1");
     let mut waiting = kubectl.follow("wait pod/web --for=delete --timeout=30s");
     // It waits once the server has its watch.
@@ -178,9 +172,8 @@ fn wait_ends_when_the_object_is_gone() {
     assert_eq!(waiting.next(), "pod/web condition met");
 }
 
-#[test]
-fn describe_tells_about_pods_nodes_and_services() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn describe_tells_about_pods_nodes_and_services() {
+    let kubectl = Kubectl::start();
     kubectl.ready_node("n1");
     kubectl.running_pod("web", "n1");
     kubectl.run("expose pod web --port=80 --target-port=http");
@@ -219,9 +212,8 @@ fn create_event(kubectl: &Kubectl) {
     kubectl.send("POST", "/api/v1/namespaces/default/events", &event);
 }
 
-#[test]
-fn events_are_listed_and_selected() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn events_are_listed_and_selected() {
+    let kubectl = Kubectl::start();
     kubectl.pending_pod("web", "n1");
     create_event(&kubectl);
     insta::assert_snapshot!(kubectl.table("get events -o wide"), @"
@@ -234,9 +226,8 @@ fn events_are_listed_and_selected() {
     assert_eq!(kubectl.run("get events.v1.events.k8s.io started -o jsonpath={.note}"), "the app runs");
 }
 
-#[test]
-fn explain_knows_fields_and_their_meaning() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn explain_knows_fields_and_their_meaning() {
+    let kubectl = Kubectl::start();
     let probe = kubectl.run("explain pod.spec.containers.readinessProbe");
     for part in [
         "FIELD: readinessProbe <Probe>",
@@ -250,9 +241,8 @@ fn explain_knows_fields_and_their_meaning() {
     assert!(kubectl.refused("explain pod.spec.nothing").contains("does not exist"));
 }
 
-#[test]
-fn api_resources_lists_what_is_served() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn api_resources_lists_what_is_served() {
+    let kubectl = Kubectl::start();
     let resources = super::table(&kubectl.run("api-resources --api-group="));
     insta::assert_snapshot!(resources, @"
     NAME | SHORTNAMES | APIVERSION | NAMESPACED | KIND

@@ -1,4 +1,7 @@
-//! The real kubectl against the real binary. Without kubectl these tests say so and end.
+//! The real kubectl against the real binary. Without a kubectl that is new enough every test is listed as ignored, with the
+//! reason.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod access;
 mod deleting;
@@ -8,13 +11,35 @@ mod writing;
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 use testkit::client::{Client, Protocol, Response};
 use testkit::plane::Plane;
 
-use crate::LIFESIGN;
+/// The binary under test.
+const LIFESIGN: &str = env!("CARGO_BIN_EXE_lifesign");
+
+/// What has not happened by then never will.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Returns a module's tests with their names; one that is not listed is dead code, which clippy refuses.
+macro_rules! tests {
+    ($($module:ident: $($test:ident),+;)+) => {
+        vec![$($((concat!(stringify!($module), "::", stringify!($test)), $module::$test as fn())),+),+]
+    };
+}
+
+fn main() -> ExitCode {
+    let tests = tests! {
+        access: the_administrator_may_do_everything, a_viewer_reads_all_but_secrets_and_changes_nothing, controllers_write_everything_but_secrets, a_node_sees_its_own_pods_only, a_token_stands_for_its_service_account;
+        deleting: a_pod_goes_with_grace_or_by_force, selected_and_listed_objects_go, dependents_go_with_their_owner, dependents_go_before_their_owner_when_in_the_foreground, orphans_stay, a_namespace_takes_its_contents_along;
+        nodes: a_node_is_tainted_and_cordoned, drain_evicts_the_pods_of_a_node, drain_waits_for_pods_that_end_with_grace;
+        reading: get_shows_the_columns_of_kubernetes, get_shows_slices_leases_and_replica_sets, yaml_and_json_show_the_object, a_watch_shows_changes_as_they_happen, wait_ends_when_the_condition_holds, wait_ends_when_the_object_is_gone, describe_tells_about_pods_nodes_and_services, events_are_listed_and_selected, explain_knows_fields_and_their_meaning, api_resources_lists_what_is_served;
+        writing: create_sends_protobuf_and_is_understood, apply_creates_changes_and_prunes, apply_of_a_typo_is_refused, bad_probes_are_refused_with_their_field_and_limit, apply_prunes_what_left_the_manifest, the_three_kinds_of_patch_work, edit_label_annotate_scale_and_replace_change_objects;
+    };
+    testkit::needs::run(testkit::kubectl::missing(), tests)
+}
 
 /// A plane and a kubectl that speaks to it.
 struct Kubectl {
@@ -30,14 +55,11 @@ struct Said {
 }
 
 impl Kubectl {
-    /// Starts a plane; `None` if there is no kubectl, which is said aloud.
-    fn start() -> Option<Kubectl> {
-        if !testkit::kubectl::is_installed() {
-            return None;
-        }
+    /// Starts a plane.
+    fn start() -> Kubectl {
         let plane = Plane::started(LIFESIGN);
         let kubeconfig = plane.kubeconfig();
-        Some(Kubectl { plane, kubeconfig })
+        Kubectl { plane, kubeconfig }
     }
 
     fn command(&self, line: &str) -> Command {

@@ -12,9 +12,8 @@ impl Kubectl {
     }
 }
 
-#[test]
-fn the_administrator_may_do_everything() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn the_administrator_may_do_everything() {
+    let kubectl = Kubectl::start();
     insta::assert_snapshot!(super::table(&kubectl.run("auth whoami")), @"
     ATTRIBUTE | VALUE
     Username | lifesign-admin
@@ -29,9 +28,8 @@ fn the_administrator_may_do_everything() {
     ");
 }
 
-#[test]
-fn a_viewer_reads_all_but_secrets_and_changes_nothing() {
-    let Some(mut kubectl) = Kubectl::start() else { return };
+pub(crate) fn a_viewer_reads_all_but_secrets_and_changes_nothing() {
+    let mut kubectl = Kubectl::start();
     kubectl.run("create secret generic password --from-literal=a=1");
     kubectl.become_role(&["--role", "viewer"]);
     assert_eq!(kubectl.run("get pods -A -o name"), "");
@@ -43,17 +41,15 @@ fn a_viewer_reads_all_but_secrets_and_changes_nothing() {
     assert_eq!(kubectl.try_run("auth can-i watch services").stdout, "yes\n");
 }
 
-#[test]
-fn controllers_write_everything_but_secrets() {
-    let Some(mut kubectl) = Kubectl::start() else { return };
+pub(crate) fn controllers_write_everything_but_secrets() {
+    let mut kubectl = Kubectl::start();
     kubectl.become_role(&["--role", "controllers"]);
     kubectl.run("create configmap c");
     assert!(kubectl.refused("get secrets").contains("Forbidden"));
 }
 
-#[test]
-fn a_node_sees_its_own_pods_only() {
-    let Some(mut kubectl) = Kubectl::start() else { return };
+pub(crate) fn a_node_sees_its_own_pods_only() {
+    let mut kubectl = Kubectl::start();
     kubectl.running_pod("mine", "n1");
     kubectl.running_pod("theirs", "n2");
     kubectl.become_role(&["--node", "n1"]);
@@ -63,9 +59,8 @@ fn a_node_sees_its_own_pods_only() {
     assert!(kubectl.refused("get nodes n2").contains("Forbidden"));
 }
 
-#[test]
-fn a_token_stands_for_its_service_account() {
-    let Some(mut kubectl) = Kubectl::start() else { return };
+pub(crate) fn a_token_stands_for_its_service_account() {
+    let mut kubectl = Kubectl::start();
     kubectl.run("create serviceaccount robot");
     let token = kubectl.run("create token robot --duration=20m").trim().to_owned();
     assert!(kubectl.refused("create token nobody").contains("\"nobody\" not found"));

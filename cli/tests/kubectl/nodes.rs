@@ -2,9 +2,8 @@
 
 use super::Kubectl;
 
-#[test]
-fn a_node_is_tainted_and_cordoned() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn a_node_is_tainted_and_cordoned() {
+    let kubectl = Kubectl::start();
     kubectl.ready_node("n1");
     let taints = || kubectl.run("get node n1 -o jsonpath={.spec.taints[*].key}");
     assert_eq!(taints(), "node.kubernetes.io/not-ready", "a new node is not ready until its controller says so");
@@ -30,9 +29,8 @@ fn a_node_is_tainted_and_cordoned() {
     ");
 }
 
-#[test]
-fn drain_evicts_the_pods_of_a_node() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn drain_evicts_the_pods_of_a_node() {
+    let kubectl = Kubectl::start();
     kubectl.ready_node("n1");
     kubectl.running_pod("web", "n1");
     kubectl.running_pod("far", "n2");
@@ -44,9 +42,8 @@ fn drain_evicts_the_pods_of_a_node() {
     assert_eq!(kubectl.run("get node n1 -o jsonpath={.spec.unschedulable}"), "true");
 }
 
-#[test]
-fn drain_waits_for_pods_that_end_with_grace() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn drain_waits_for_pods_that_end_with_grace() {
+    let kubectl = Kubectl::start();
     kubectl.ready_node("n1");
     kubectl.running_pod("web", "n1");
     let mut drain = kubectl.follow("drain n1 --force --timeout=30s");

@@ -2,9 +2,8 @@
 
 use super::Kubectl;
 
-#[test]
-fn create_sends_protobuf_and_is_understood() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn create_sends_protobuf_and_is_understood() {
+    let kubectl = Kubectl::start();
     kubectl.run("create namespace shop");
     kubectl.run("create configmap settings -n shop --from-literal=a=1");
     kubectl.run("create secret generic password -n shop --from-literal=word=hidden");
@@ -27,9 +26,8 @@ fn create_sends_protobuf_and_is_understood() {
     assert!(bad.contains("metadata.name: Invalid value: \"Shop_1\""), "{bad}");
 }
 
-#[test]
-fn apply_creates_changes_and_prunes() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn apply_creates_changes_and_prunes() {
+    let kubectl = Kubectl::start();
     let manifest = |data: &str, env: &str| {
         format!(
             "
@@ -70,17 +68,15 @@ spec:
     assert_eq!(kubectl.run("get configmap settings -o jsonpath={.data}"), r#"{"a":"1","c":"3"}"#);
 }
 
-#[test]
-fn apply_of_a_typo_is_refused() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn apply_of_a_typo_is_refused() {
+    let kubectl = Kubectl::start();
     let said =
         kubectl.try_run_with("apply -f -", "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, dato: {a: '1'}}");
     assert!(!said.good && said.stderr.contains(r#"unknown field "dato""#), "{}", said.stderr);
 }
 
-#[test]
-fn bad_probes_are_refused_with_their_field_and_limit() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn bad_probes_are_refused_with_their_field_and_limit() {
+    let kubectl = Kubectl::start();
     let cases = [
         (
             "readinessProbe",
@@ -112,9 +108,8 @@ fn bad_probes_are_refused_with_their_field_and_limit() {
     assert_eq!(kubectl.run("get pods -o name"), "", "nothing was stored");
 }
 
-#[test]
-fn apply_prunes_what_left_the_manifest() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn apply_prunes_what_left_the_manifest() {
+    let kubectl = Kubectl::start();
     let one = |name: &str| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: mine}}}}\n");
     kubectl.apply(&format!("{}{}", one("kept"), one("left")));
     let prune = "apply --prune -l set=mine --prune-allowlist=core/v1/ConfigMap -f -";
@@ -122,9 +117,8 @@ fn apply_prunes_what_left_the_manifest() {
     assert_eq!(kubectl.run("get configmaps -o name"), "configmap/kept\n");
 }
 
-#[test]
-fn the_three_kinds_of_patch_work() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn the_three_kinds_of_patch_work() {
+    let kubectl = Kubectl::start();
     kubectl.run("create deployment web --image=web:1");
     kubectl.run(
         r#"patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"},{"name":"web","env":[{"name":"A","value":"1"}]}]}}}}'"#,
@@ -139,9 +133,8 @@ fn the_three_kinds_of_patch_work() {
     assert!(bad.contains("error") || bad.contains("invalid"), "{bad}");
 }
 
-#[test]
-fn edit_label_annotate_scale_and_replace_change_objects() {
-    let Some(kubectl) = Kubectl::start() else { return };
+pub(crate) fn edit_label_annotate_scale_and_replace_change_objects() {
+    let kubectl = Kubectl::start();
     kubectl.run("create deployment web --image=web:1");
     let edited = kubectl.command("edit deployment web").env("KUBE_EDITOR", "sed -i s/web:1/web:2/").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&edited.stdout), "deployment.apps/web edited\n");
