@@ -1,9 +1,13 @@
 //! Who may do what: four roles, no policy objects.
 
+mod node;
+
 use std::collections::BTreeMap;
 
 use api::status::{Status, Subject};
 use kinds::resource::Resource;
+
+pub use node::{References, check_node_write};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
@@ -42,9 +46,9 @@ impl Identity {
         self.groups.iter().any(|other| other == group)
     }
 
-    /// Returns the node that the identity is the agent of.
+    /// Returns the node that the identity is the agent of; a node without a name is none.
     pub fn node(&self) -> Option<&str> {
-        self.user.strip_prefix(NODE_USER).filter(|_| self.is_in(NODES))
+        self.user.strip_prefix(NODE_USER).filter(|node| !node.is_empty() && self.is_in(NODES))
     }
 }
 
@@ -63,9 +67,9 @@ pub struct Ask<'a> {
     pub namespace: &'a str,
     /// The object, or empty.
     pub name: &'a str,
-    /// What the query demands of `spec.nodeName`.
+    /// What the query demands of `spec.nodeName`; counts for list and watch only, which it filters.
     pub selects_node: Option<&'a str>,
-    /// What the query demands of `metadata.name`.
+    /// What the query demands of `metadata.name`; counts for list and watch of a collection only, which it filters.
     pub selects_name: Option<&'a str>,
 }
 
@@ -89,7 +93,7 @@ pub fn authorize(identity: &Identity, ask: &Ask<'_>) -> Result<Grant, Status> {
         return Ok(Grant::Allowed); // everybody may ask about himself
     }
     if let Some(node) = identity.node() {
-        return node_may(node, ask).map_err(|why| refusal(identity, ask, Some(why)));
+        return node::may(node, ask).map_err(|why| refusal(identity, ask, Some(why)));
     }
     let secret = ask.group.is_empty() && (ask.resource == "secrets" || ask.subresource == "token");
     let reads = matches!(ask.verb, "get" | "list" | "watch");
@@ -159,35 +163,6 @@ fn refusal(identity: &Identity, ask: &Ask<'_>, why: Option<&'static str>) -> Sta
         name: ask.name.to_owned(),
     };
     Status::forbidden(&subject, text)
-}
-
-/// What the agent of a node may do: its own objects, and what its pods refer to.
-fn node_may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
-    let own_name = ask.name == node || ask.selects_name == Some(node);
-    let reads = matches!(ask.verb, "get" | "list" | "watch");
-    match (ask.group, ask.resource, ask.subresource, ask.verb) {
-        ("", "nodes", "", "create") => Ok(Grant::Allowed), // the name is in the body: checked when it is known
-        ("", "nodes", "" | "status", _) if own_name && !matches!(ask.verb, "delete" | "deletecollection") => Ok(Grant::Allowed),
-        ("", "nodes", ..) => Err("a node can only read and write its own Node object"),
-        ("", "pods", "", "list" | "watch") if ask.selects_node == Some(node) => Ok(Grant::Allowed),
-        ("", "pods", "", "list" | "watch") => Err("can only list/watch pods with spec.nodeName field selector"),
-        ("", "pods", "", "get" | "delete")
-        | ("", "pods", "status", "get" | "patch" | "update")
-        | ("", "pods", "eviction", "create") => Ok(Grant::IfOwnPod),
-        ("", "pods", ..) => Err("a node can only read its pods, write their status, delete and evict them"),
-        ("", "secrets" | "configmaps", "", "get") => Ok(Grant::IfReferenced),
-        ("", "secrets" | "configmaps", ..) => Err("a node can only get secrets and configmaps that its pods refer to"),
-        ("", "services", "", _) | ("discovery.k8s.io", "endpointslices", "", _) if reads => Ok(Grant::Allowed),
-        ("coordination.k8s.io", "leases", "", "delete" | "deletecollection") => Err("a node cannot delete leases"),
-        ("coordination.k8s.io", "leases", "", "create") if ask.namespace == "kube-node-lease" => Ok(Grant::Allowed),
-        ("coordination.k8s.io", "leases", "", _) if ask.namespace == "kube-node-lease" && own_name => Ok(Grant::Allowed),
-        ("coordination.k8s.io", "leases", ..) => Err("can only access its own lease in kube-node-lease"),
-        ("apps.kruise.io", "nodepodprobes", "", _) if own_name && reads => Ok(Grant::Allowed),
-        ("apps.kruise.io", "nodepodprobes", "status", _) if own_name => Ok(Grant::Allowed),
-        ("apps.kruise.io", "nodepodprobes", ..) => Err("can only read its own NodePodProbe and write its status"),
-        ("" | "events.k8s.io", "events", "", "create" | "patch" | "update" | "get") => Ok(Grant::Allowed),
-        _ => Err("not among the rights of a node"),
-    }
 }
 
 #[cfg(test)]

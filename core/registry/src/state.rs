@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use machine::Time;
 
+use crate::authz::References;
 use crate::index::Index;
 use crate::services::{self, Claims};
 
@@ -37,6 +38,8 @@ pub struct Stored {
     pub index: Arc<Index>,
     /// What field selectors ask about; computed when first asked, because few objects ever are.
     fields: OnceLock<Vec<(String, String)>>,
+    /// What a pod refers to; computed when its node first asks for a Secret or ConfigMap.
+    references: OnceLock<References>,
 }
 
 impl Stored {
@@ -50,7 +53,7 @@ impl Stored {
         let index = Arc::new(Index::of(&object));
         // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
         let bytes = serde_json::to_vec(&object).expect("a JSON value serializes").into();
-        Stored { revision, bytes, index, fields: OnceLock::new() }
+        Stored { revision, bytes, index, fields: OnceLock::new(), references: OnceLock::new() }
     }
 
     /// Reads the stored form back from disk; `None` if the bytes are not an object.
@@ -61,6 +64,7 @@ impl Stored {
             bytes: bytes.into(),
             index: Arc::new(Index::of(&object)),
             fields: OnceLock::new(),
+            references: OnceLock::new(),
         })
     }
 
@@ -68,6 +72,11 @@ impl Stored {
     pub fn field(&self, label: &str, fields: impl FnOnce(&Value) -> Vec<(String, String)>) -> Option<&str> {
         let known = self.fields.get_or_init(|| fields(&self.object()));
         known.iter().find(|(name, _)| name == label).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns what the object, a pod, refers to; read once per stored object.
+    pub fn references(&self) -> &References {
+        self.references.get_or_init(|| References::of(&self.object()))
     }
 
     /// Returns the object, still without `apiVersion` and `kind`.

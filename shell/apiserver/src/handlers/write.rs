@@ -235,6 +235,16 @@ fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Result<(), Statu
     Ok(())
 }
 
+/// The agent of a node may write the status of its own pods, and nothing else of a pod.
+fn check_node_status(call: &Call, kind: &Kind, part: Part, current: &Stored, object: &Value) -> Result<(), Status> {
+    let Some(node) = call.identity.node() else { return Ok(()) };
+    if kind.builtin() != Some(Builtin::Pod) || part != Part::Status {
+        return Ok(());
+    }
+    registry::authz::check_node_write(node, &current.object(), object)
+        .map_err(|why| Status::forbidden(&kind.resource.subject(&current.index.name), why))
+}
+
 /// Answers a PUT.
 pub(crate) async fn replace(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     replace_part(server, kind, Part::Main, target, call).await
@@ -259,7 +269,10 @@ pub(crate) async fn replace_part(
         let (prepared, stored) = server.create_object(kind, &target.namespace, object, dry_run).await?;
         return Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings));
     }
-    let change = |_: &Stored| Ok((object.clone(), UpdateForm::Replace));
+    let change = |current: &Stored| {
+        check_node_status(call, kind, part, current, &object)?;
+        Ok((object.clone(), UpdateForm::Replace))
+    };
     let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, change).await?;
     Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))
 }
@@ -331,6 +344,7 @@ pub(crate) async fn patch_part(
         let read = Read { value: after.take(), duplicates: duplicates.clone() };
         let (mut object, found) = decode_object(kind, target, read, validation)?;
         warnings = found;
+        check_node_status(call, kind, part, current, &object)?;
         let metadata = json::object_mut(&mut object, &["metadata"]);
         if !version_set {
             metadata.remove("resourceVersion");

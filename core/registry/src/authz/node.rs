@@ -1,0 +1,201 @@
+//! The role of a node's agent: its own objects, and what its pods refer to.
+
+use std::collections::BTreeSet;
+
+use api::json;
+use serde_json::Value;
+
+use super::{Ask, Grant};
+
+/// Decides what the agent of a node may do; an error says why it may not.
+pub(super) fn may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
+    // A field selector filters what a list or watch of a collection shows. Everywhere else the path alone says which
+    // object is meant, and a selector is as good as absent.
+    let filters = ask.name.is_empty() && matches!(ask.verb, "list" | "watch");
+    let own_name = ask.name == node || (filters && ask.selects_name == Some(node));
+    let reads = matches!(ask.verb, "get" | "list" | "watch");
+    let writes = matches!(ask.verb, "get" | "patch" | "update");
+    match (ask.group, ask.resource, ask.subresource, ask.verb) {
+        ("", "nodes", "", "create") => Ok(Grant::Allowed), // the name is in the body: checked when it is known
+        ("", "nodes", "", _) if own_name && (reads || writes) => Ok(Grant::Allowed),
+        ("", "nodes", "status", _) if own_name && writes => Ok(Grant::Allowed),
+        ("", "nodes", ..) => Err("a node can only read and write its own Node object"),
+        ("", "pods", "", "list" | "watch") if ask.selects_node == Some(node) => Ok(Grant::Allowed),
+        ("", "pods", "", "list" | "watch") => Err("can only list/watch pods with spec.nodeName field selector"),
+        ("", "pods", "", "get" | "delete")
+        | ("", "pods", "status", "get" | "patch" | "update")
+        | ("", "pods", "eviction", "create") => Ok(Grant::IfOwnPod),
+        ("", "pods", ..) => Err("a node can only read its pods, write their status, delete and evict them"),
+        ("", "secrets" | "configmaps", "", "get") => Ok(Grant::IfReferenced),
+        ("", "secrets" | "configmaps", ..) => Err("a node can only get secrets and configmaps that its pods refer to"),
+        ("", "services", "", _) | ("discovery.k8s.io", "endpointslices", "", _) if reads => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", "", "delete" | "deletecollection") => Err("a node cannot delete leases"),
+        ("coordination.k8s.io", "leases", "", "create") if ask.namespace == "kube-node-lease" => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", "", _) if ask.namespace == "kube-node-lease" && own_name => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", ..) => Err("can only access its own lease in kube-node-lease"),
+        ("apps.kruise.io", "nodepodprobes", "", _) if own_name && reads => Ok(Grant::Allowed),
+        ("apps.kruise.io", "nodepodprobes", "status", _) if own_name && writes => Ok(Grant::Allowed),
+        ("apps.kruise.io", "nodepodprobes", ..) => Err("can only read its own NodePodProbe and write its status"),
+        ("" | "events.k8s.io", "events", "", "create" | "patch" | "update") => Ok(Grant::Allowed),
+        _ => Err("not among the rights of a node"),
+    }
+}
+
+/// Judges what the agent of a node makes of a pod through its status; an error says why it may not.
+///
+/// Labels decide which Services and controllers a pod belongs to, finalizers when it may go: neither is the node's.
+pub fn check_node_write(node: &str, old: &Value, new: &Value) -> Result<(), String> {
+    let owner = json::text(old, &["spec", "nodeName"]);
+    if owner != node {
+        return Err(format!("node {node:?} can only write the status of its own pods"));
+    }
+    for field in ["labels", "finalizers"] {
+        let of = |object| json::at(object, &["metadata", field]);
+        if !json::same_but_nils(of(old), of(new)) {
+            return Err(format!("node {node:?} cannot change the {field} of a pod through its status"));
+        }
+    }
+    Ok(())
+}
+
+/// The Secrets and ConfigMaps that a pod refers to, by name; they are in its own namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    secrets: BTreeSet<Box<str>>,
+    configmaps: BTreeSet<Box<str>>,
+}
+
+impl References {
+    /// Reads the references of a pod.
+    pub fn of(pod: &Value) -> References {
+        let mut found = References::default();
+        for secret in json::items(pod, &["spec", "imagePullSecrets"]) {
+            found.secret(secret, &["name"]);
+        }
+        for list in ["containers", "initContainers", "ephemeralContainers"] {
+            for container in json::items(pod, &["spec", list]) {
+                for variable in json::items(container, &["env"]) {
+                    found.secret(variable, &["valueFrom", "secretKeyRef", "name"]);
+                    found.configmap(variable, &["valueFrom", "configMapKeyRef", "name"]);
+                }
+                for source in json::items(container, &["envFrom"]) {
+                    found.secret(source, &["secretRef", "name"]);
+                    found.configmap(source, &["configMapRef", "name"]);
+                }
+            }
+        }
+        for volume in json::items(pod, &["spec", "volumes"]) {
+            found.volume(volume);
+        }
+        found
+    }
+
+    fn volume(&mut self, volume: &Value) {
+        self.secret(volume, &["secret", "secretName"]);
+        self.configmap(volume, &["configMap", "name"]);
+        for source in json::items(volume, &["projected", "sources"]) {
+            self.secret(source, &["secret", "name"]);
+            self.configmap(source, &["configMap", "name"]);
+        }
+        self.secret(volume, &["csi", "nodePublishSecretRef", "name"]);
+        self.secret(volume, &["azureFile", "secretName"]);
+        for driver in ["cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"] {
+            self.secret(volume, &[driver, "secretRef", "name"]);
+        }
+    }
+
+    fn secret(&mut self, value: &Value, path: &[&str]) {
+        keep(&mut self.secrets, json::text(value, path));
+    }
+
+    fn configmap(&mut self, value: &Value, path: &[&str]) {
+        keep(&mut self.configmaps, json::text(value, path));
+    }
+
+    /// Returns whether the pod refers to an object of `resource`, which is `secrets` or `configmaps`.
+    pub fn contains(&self, resource: &str, name: &str) -> bool {
+        match resource {
+            "secrets" => self.secrets.contains(name),
+            "configmaps" => self.configmaps.contains(name),
+            _ => false,
+        }
+    }
+}
+
+fn keep(names: &mut BTreeSet<Box<str>>, name: &str) {
+    if !name.is_empty() {
+        names.insert(name.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_selector_names_no_object() {
+        for (group, resource, subresource) in [
+            ("", "nodes", ""),
+            ("", "nodes", "status"),
+            ("coordination.k8s.io", "leases", ""),
+            ("apps.kruise.io", "nodepodprobes", ""),
+            ("apps.kruise.io", "nodepodprobes", "status"),
+        ] {
+            for verb in ["get", "watch", "update", "patch", "delete", "deletecollection"] {
+                let name = if verb == "deletecollection" { "" } else { "n1" };
+                let namespace = if resource == "leases" { "kube-node-lease" } else { "" };
+                let ask =
+                    Ask { verb, group, resource, subresource, namespace, name, selects_name: Some("n2"), ..Ask::default() };
+                assert!(may("n2", &ask).is_err(), "{verb} {resource}/{subresource}");
+            }
+        }
+        let list = Ask { verb: "list", resource: "nodes", selects_name: Some("n2"), ..Ask::default() };
+        assert_eq!(may("n2", &list), Ok(Grant::Allowed));
+    }
+
+    #[test]
+    fn references_are_followed_and_nothing_else() {
+        let pod = json!({"spec": {
+            "nodeName": "n1", "hostname": "decoy", "imagePullSecrets": [{"name": "pull"}],
+            "containers": [{
+                "name": "decoy", "image": "decoy", "args": ["decoy"],
+                "env": [{"name": "A", "value": "decoy"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "env", "key": "decoy"}}}],
+                "envFrom": [{"configMapRef": {"name": "all"}}],
+            }],
+            "initContainers": [{"env": [{"valueFrom": {"configMapKeyRef": {"name": "init"}}}], "envFrom": [{"secretRef": {"name": "every"}}]}],
+            "volumes": [
+                {"name": "decoy", "secret": {"secretName": "mounted"}},
+                {"configMap": {"name": "settings"}},
+                {"projected": {"sources": [{"secret": {"name": "p1"}}, {"configMap": {"name": "p2"}}]}},
+                {"csi": {"nodePublishSecretRef": {"name": "csi"}}},
+                {"rbd": {"secretRef": {"name": "rbd"}}},
+            ],
+        }});
+        let found = References::of(&pod);
+        for secret in ["pull", "env", "every", "mounted", "p1", "csi", "rbd"] {
+            assert!(found.contains("secrets", secret) && !found.contains("configmaps", secret), "{secret}");
+        }
+        for configmap in ["all", "init", "settings", "p2"] {
+            assert!(found.contains("configmaps", configmap) && !found.contains("secrets", configmap), "{configmap}");
+        }
+        assert!(
+            !found.contains("secrets", "decoy") && !found.contains("configmaps", "decoy") && !found.contains("secrets", "")
+        );
+    }
+
+    #[test]
+    fn a_node_changes_the_status_of_its_pods_and_nothing_else() {
+        let pod = json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x/y"]}, "spec": {"nodeName": "n1"}, "status": {}});
+        let with = |field: &str, value: Value| {
+            let mut changed = pod.clone();
+            changed["metadata"][field] = value;
+            check_node_write("n1", &pod, &changed)
+        };
+        assert_eq!(with("annotations", json!({"a": "b"})), Ok(()));
+        assert!(with("labels", json!({"a": "c"})).unwrap_err().contains("labels"));
+        assert!(with("labels", Value::Null).is_err());
+        assert!(with("finalizers", json!([])).unwrap_err().contains("finalizers"));
+        assert!(check_node_write("n2", &pod, &pod).unwrap_err().contains("its own pods"));
+    }
+}
