@@ -3,6 +3,7 @@
 #[cfg(feature = "plane")]
 pub mod client;
 pub mod diff;
+pub mod effort;
 #[cfg(feature = "plane")]
 pub mod kubectl;
 #[cfg(feature = "plane")]

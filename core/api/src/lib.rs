@@ -28,6 +28,7 @@ pub mod meta;
 pub mod names;
 pub mod node;
 pub mod note;
+pub mod ordered;
 pub mod pod;
 pub mod probe_rules;
 pub mod quantity;

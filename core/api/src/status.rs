@@ -122,6 +122,11 @@ impl Status {
         Status::new(406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml")
     }
 
+    /// 408: the client takes too long.
+    pub fn timeout(message: impl Into<String>) -> Status {
+        Status::new(408, "Timeout", message)
+    }
+
     /// 409: the name is taken.
     pub fn already_exists(subject: &Subject) -> Status {
         Status::new(409, "AlreadyExists", format!("{} {:?} already exists", subject.qualified(), subject.name)).about(subject)
@@ -160,13 +165,17 @@ impl Status {
     /// 422: the object breaks rules of its kind.
     pub fn invalid(subject: &Subject, errors: &[field::Error]) -> Status {
         let kind = if subject.group.is_empty() { subject.kind.clone() } else { format!("{}.{}", subject.kind, subject.group) };
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let (shown, left_out) = shown(errors);
+        let mut texts: Vec<String> = shown.iter().map(|error| clip(error.to_string())).collect();
+        if left_out > 0 {
+            texts.push(format!("and {left_out} more errors"));
+        }
         let all = if texts.len() == 1 { texts[0].clone() } else { format!("[{}]", texts.join(", ")) };
         let mut status = Status::new(422, "Invalid", format!("{kind} {:?} is invalid: {all}", subject.name)).about(subject);
         status.details["kind"] = json!(subject.kind);
         let cause =
-            |error: &field::Error| json!({"reason": error.kind.cause(), "message": error.message(), "field": error.path});
-        status.with_causes(errors.iter().map(cause).collect())
+            |error: &field::Error| json!({"reason": error.kind.cause(), "message": clip(error.message()), "field": error.path});
+        status.with_causes(shown.iter().map(cause).collect())
     }
 
     /// 422: the options of the request break rules; `kind` is for example `ListOptions`.
@@ -239,6 +248,25 @@ impl Status {
     }
 }
 
+/// The most errors of one object that an answer tells of; whoever has more corrects these first.
+const ERRORS_MAX: usize = 500;
+/// The longest text of one error: some quote the value that they are about.
+const ERROR_BYTES_MAX: usize = 4 << 10;
+
+/// Returns the errors to tell of, and how many are left out.
+fn shown(errors: &[field::Error]) -> (&[field::Error], usize) {
+    let most = errors.len().min(ERRORS_MAX);
+    (&errors[..most], errors.len() - most)
+}
+
+fn clip(mut text: String) -> String {
+    if text.len() > ERROR_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+        text.push_str("...");
+    }
+    text
+}
+
 impl std::fmt::Display for Status {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(&self.message)
@@ -246,3 +274,20 @@ impl std::fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod bounds {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_bounded_however_much_is_wrong() {
+        let path = field::Path::new("spec");
+        let errors: Vec<field::Error> =
+            (0..10_000).map(|n| field::Error::invalid(&path.index(n), "x".repeat(1_000), "must be good")).collect();
+        let status = Status::invalid(&Subject::default(), &errors);
+        assert_eq!(status.details["causes"].as_array().map(Vec::len), Some(ERRORS_MAX));
+        assert!(status.message.ends_with("and 9500 more errors]"), "{}", &status.message[status.message.len() - 100..]);
+        let one = Status::invalid(&Subject::default(), &[field::Error::invalid(&path, "x".repeat(1 << 20), "must be good")]);
+        assert!(one.to_json().to_string().len() < 3 * ERROR_BYTES_MAX);
+    }
+}

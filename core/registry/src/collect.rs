@@ -100,7 +100,8 @@ impl Graph {
     /// Owners that an object no longer refers to may have waited for just that.
     fn queue_lost_owners(&mut self, key: &Key, index: &Index) {
         let Some(before) = self.members.get(key) else { return };
-        let lost = before.owners.iter().filter(|owner| !index.owners.iter().any(|kept| kept.uid == owner.uid));
+        let kept: BTreeSet<&str> = index.owners.iter().map(|owner| owner.uid.as_str()).collect();
+        let lost = before.owners.iter().filter(|owner| !kept.contains(owner.uid.as_str()));
         let keys: Vec<Key> = lost.filter_map(|owner| self.by_uid.get(&owner.uid).cloned()).collect();
         self.work.extend(keys);
     }

@@ -1,5 +1,7 @@
 //! Custom resources: a served version of a CustomResourceDefinition, with the rules that go beyond its schema.
 
+use std::collections::BTreeSet;
+
 use std::sync::Arc;
 
 use api::FeatureGates;
@@ -56,11 +58,10 @@ impl Custom {
             return errors;
         }
         // One place, one error: the particular rules speak first, because they explain better.
-        for error in schemas::validate(&self.version.schema, new, old) {
-            if !errors.iter().any(|known| known.path == error.path) {
-                errors.push(error);
-            }
-        }
+        let mut known: BTreeSet<String> = errors.iter().map(|error| error.path.clone()).collect();
+        errors.extend(
+            schemas::validate(&self.version.schema, new, old).into_iter().filter(|error| known.insert(error.path.clone())),
+        );
         errors
     }
 

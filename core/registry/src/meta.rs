@@ -1,10 +1,13 @@
 //! Metadata that belongs to the server: identity, versions, times, deletion.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use api::Timestamp;
 use api::field::{Error, Path};
 use api::json;
+use api::ordered::Ordered;
 use machine::{Rng, Time};
 
 use api::status::{Status, Subject};
@@ -123,9 +126,9 @@ pub fn validate_finalizers(new: &Value, old: &Value) -> Vec<Error> {
         return Vec::new();
     }
     let path = ["metadata", "finalizers"];
-    let before = json::items(old, &path);
-    let added: Vec<String> =
-        json::items(new, &path).iter().filter(|finalizer| !before.contains(finalizer)).map(ToString::to_string).collect();
+    let before: BTreeSet<Ordered<'_>> = json::items(old, &path).iter().map(Ordered).collect();
+    let is_new = |finalizer: &&Value| !before.contains(&Ordered(finalizer));
+    let added: Vec<String> = json::items(new, &path).iter().filter(is_new).map(ToString::to_string).collect();
     if added.is_empty() {
         return Vec::new();
     }

@@ -27,6 +27,9 @@ pub enum PatchError {
     /// The JSON patch is too long (413).
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
+    /// The JSON patch makes the server look at too much (413).
+    #[error("the operations of the JSON patch move or shift too many values of the object; send fewer at once")]
+    TooMuchWork,
     /// The patch is malformed (400).
     #[error("{0}")]
     BadRequest(String),

@@ -44,8 +44,8 @@ pub struct Program {
     uses_old_self: bool,
 }
 
-/// How many steps all expressions of one object may take together.
-pub const BUDGET: u64 = 1_000_000;
+/// How many steps all expressions of one object may take together: some hundred milliseconds.
+pub const BUDGET: u64 = 4_000_000;
 
 /// What the evaluation of an expression may still cost; shared by all expressions of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

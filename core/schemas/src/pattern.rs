@@ -9,11 +9,72 @@ use regex::{Regex, RegexBuilder};
 /// The most memory that one compiled expression may take.
 const SIZE_MAX: usize = 4 << 20;
 
+/// The most often that a part of an expression may be repeated by counts, those of the groups around it multiplied; as Go.
+const REPEAT_MAX: usize = 1_000;
+
 /// Compiles an expression in Go's syntax; the error says what is wrong with it.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+    if measure(pattern).repeats > REPEAT_MAX {
+        return Err(format!("invalid repeat count: a part is repeated more than {REPEAT_MAX} times"));
+    }
     RegexBuilder::new(&translate(pattern)).size_limit(SIZE_MAX).build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "the expression is too large".to_owned(),
         other => other.to_string().lines().last().unwrap_or_default().to_owned(),
+    })
+}
+
+/// Returns about how large an expression becomes when its counted repetitions are written out.
+pub(super) fn size(pattern: &str) -> usize {
+    measure(pattern).size
+}
+
+/// A part of an expression: a character, a class, a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    size: usize,
+    /// How often the most repeated part inside of it is repeated.
+    repeats: usize,
+}
+
+/// Measures an expression; one that is malformed gets some result, and is refused by who compiles it.
+fn measure(pattern: &str) -> Part {
+    let one = Part { size: 1, repeats: 1 };
+    let mut groups = vec![Part { size: 0, repeats: 1 }];
+    let mut last = Part::default();
+    let mut rest = pattern;
+    let mut scratch = String::new();
+    while let Some(here) = rest.chars().next() {
+        let mut taken = here.len_utf8();
+        // What came before is complete unless a repetition follows.
+        if here != '{' || !opens_repetition(rest) {
+            let group = groups.last_mut().expect("the outermost group is never closed");
+            *group = Part { size: group.size.saturating_add(last.size), repeats: group.repeats.max(last.repeats) };
+            last = one;
+        }
+        match here {
+            '\\' => taken = escape(rest, false, &mut scratch),
+            '[' => taken = class(rest, &mut scratch),
+            '(' => {
+                groups.push(Part { size: 1, repeats: 1 });
+                last = Part::default();
+            }
+            ')' if groups.len() > 1 => last = groups.pop().expect("there are two"),
+            '{' if opens_repetition(rest) => {
+                let end = rest.find('}').expect("a repetition is closed");
+                let times = rest[1..end].split(',').map(|count| if count.is_empty() { Some(0) } else { count.parse().ok() });
+                let times = times.map(|count| count.unwrap_or(usize::MAX)).max().unwrap_or(1).max(1);
+                last = Part { size: last.size.saturating_mul(times), repeats: last.repeats.max(1).saturating_mul(times) };
+                taken = end + 1;
+            }
+            _ => {}
+        }
+        scratch.clear();
+        rest = &rest[taken..];
+    }
+    groups.push(last);
+    groups.into_iter().fold(Part::default(), |all, part| Part {
+        size: all.size.saturating_add(part.size),
+        repeats: all.repeats.max(part.repeats),
     })
 }
 
@@ -168,6 +229,26 @@ mod tests {
         for pattern in ["(", "[a", r"\", r"a{2,1}", "(?=a)", r"\1"] {
             assert!(!compile(pattern).expect_err(pattern).is_empty());
         }
-        assert_eq!(compile("(((a{1000}){1000}){1000})").unwrap_err(), "the expression is too large");
+        let wide = "[^a]".repeat(1_000);
+        assert_eq!(compile(&format!("({wide}){{1000}}")).unwrap_err(), "the expression is too large");
+    }
+
+    #[test]
+    fn counted_repetitions_are_bounded_as_in_go() {
+        for pattern in ["a{1000}", "a{2,1000}", "(a{10}b){100}", "(a{30}|b{1000})c{1000}", r"\{2000}", "[{]2000}", "x{,2000}"] {
+            assert!(compile(pattern).is_ok(), "{pattern}: {:?}", compile(pattern));
+        }
+        for pattern in [
+            "a{1001}",
+            "a{1,1001}",
+            "a{1001,}",
+            "(a{100}b){11}",
+            "((a{10}){10}){11}",
+            "(?:a{1000}){2}",
+            "a{99999999999999999999}",
+        ] {
+            assert!(compile(pattern).unwrap_err().starts_with("invalid repeat count"), "{pattern}");
+        }
+        assert!(size("(ab){500}") >= 1_000 && size(&"a".repeat(50)) <= 60);
     }
 }

@@ -12,6 +12,8 @@ pub(super) mod tolerations;
 pub(super) mod update;
 pub(super) mod volumes;
 
+use std::collections::{BTreeMap, VecDeque};
+
 use api::Timestamp;
 use api::json;
 use serde_json::{Value, json};
@@ -42,15 +44,15 @@ pub(super) fn prepare_status(new: &mut Value, old: &Value) {
             copy(old_status, key, status);
         }
     }
-    let mut generations: Vec<(&str, Option<&Value>)> = json::items(old, &["status", "conditions"])
-        .iter()
-        .map(|condition| (json::text(condition, &["type"]), condition.get("observedGeneration")))
-        .collect();
+    // Conditions of one type are met in their order.
+    let mut generations: BTreeMap<&str, VecDeque<Option<&Value>>> = BTreeMap::new();
+    for condition in json::items(old, &["status", "conditions"]) {
+        generations.entry(json::text(condition, &["type"])).or_default().push_back(condition.get("observedGeneration"));
+    }
     for condition in json::items_mut(new, &["status", "conditions"]).into_iter().flatten() {
-        let Some(place) = generations.iter().position(|(type_, _)| *type_ == json::text(condition, &["type"])) else {
+        let Some(generation) = generations.get_mut(json::text(condition, &["type"])).and_then(VecDeque::pop_front) else {
             continue;
         };
-        let (_, generation) = generations.remove(place);
         if let (Some(generation), None | Some(0)) = (generation, json::int(condition, &["observedGeneration"])) {
             json::object_mut(condition, &[]).insert("observedGeneration".to_owned(), generation.clone());
         }

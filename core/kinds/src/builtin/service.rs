@@ -5,6 +5,8 @@
 
 pub(super) mod validate;
 
+use std::collections::BTreeMap;
+
 use api::ip::Family;
 use api::json;
 use serde_json::{Map, Value, json};
@@ -234,13 +236,16 @@ fn drop_unchanged(new: &mut Value, old: &Value, keys: &[&str]) {
 
 /// Calls `act` for every port that has a counterpart with a node port: the same number and protocol.
 fn each_node_port(new: &mut Value, old: &Value, act: impl Fn(&mut Map<String, Value>, &Value)) {
-    let protocol = |port: &Value| match json::text(port, &["protocol"]) {
-        "" => "TCP".to_owned(),
-        protocol => protocol.to_owned(),
+    let identity = |port: &Value| {
+        let protocol = Some(json::text(port, &["protocol"])).filter(|protocol| !protocol.is_empty()).unwrap_or("TCP");
+        (port.get("port").map(Value::to_string), protocol.to_owned())
     };
+    let mut known = BTreeMap::new();
+    for port in json::items(old, &["spec", "ports"]) {
+        known.entry(identity(port)).or_insert(port);
+    }
     for port in json::items_mut(new, &["spec", "ports"]).into_iter().flatten() {
-        let same = |other: &&Value| other.get("port") == port.get("port") && protocol(other) == protocol(port);
-        let before = json::items(old, &["spec", "ports"]).iter().find(same).and_then(|port| json::get(port, "nodePort"));
+        let before = known.get(&identity(port)).and_then(|port| json::get(port, "nodePort"));
         if let (Some(before), Some(port)) = (before, port.as_object_mut()) {
             act(port, before);
         }

@@ -1,5 +1,6 @@
 //! Whole writes through the rules, as the pipeline makes them.
 
+mod large;
 mod laws;
 mod updates;
 

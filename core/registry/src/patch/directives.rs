@@ -1,5 +1,7 @@
 //! The directives of a strategic merge patch: members of the patch that are orders, not content.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::PatchError;
@@ -42,7 +44,8 @@ pub(super) fn retain_keys(current: &mut Map<String, Value>, patch: &Map<String, 
     let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let malformed = |why: &str| PatchError::BadRequest(format!("invalid {RETAIN_KEYS} directive: {why}"));
     let retained = retained.as_array().ok_or_else(|| malformed("must be a list"))?;
-    let names = |key: &str| retained.iter().any(|name| name.as_str() == Some(key));
+    let retained: BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let names = |key: &str| retained.contains(key);
     if let Some((key, _)) = patch.iter().find(|(key, value)| !value.is_null() && !is_directive(key) && !names(key)) {
         return Err(malformed(&format!("the patch sets {key:?}, which is not retained")));
     }

@@ -1,7 +1,8 @@
 //! JSON patch (RFC 6902) with the bounds of an API server.
 //!
 //! `copy` and `move` can grow a document far beyond the size of the patch, in width and in depth; both are bounded here, so
-//! that whatever comes out can be stored and parsed again.
+//! that whatever comes out can be stored and parsed again. What an operation looks at in the document is charged: a short
+//! patch of many operations on a large object must not take long either.
 
 use json_patch::{Patch, PatchOperation, jsonptr::Pointer};
 use serde_json::Value;
@@ -12,6 +13,10 @@ use super::{OPERATIONS_MAX, PatchError};
 const COPIED_MAX: usize = 3 << 20;
 /// The deepest nesting that a moved or copied value may reach; the parser refuses documents a little deeper than this.
 const DEPTH_MAX: usize = 120;
+/// The most values that all operations of a patch may look at or shift; some hundred milliseconds.
+const WORK_MAX: usize = 4_000_000;
+/// Items of a list that are shifted in the time in which one value is looked at.
+const SHIFTED_PER_VALUE: usize = 8;
 
 /// Returns `current` changed by a JSON patch: all operations, or an error.
 pub fn json_patch(current: &Value, patch: &Value) -> Result<Value, PatchError> {
@@ -23,11 +28,12 @@ pub fn json_patch(current: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Patch(operations) =
         serde::Deserialize::deserialize(patch).map_err(|error: serde_json::Error| PatchError::BadRequest(error.to_string()))?;
     let mut patched = current.clone();
-    let mut copied = 0;
+    let (mut copied, mut left) = (0, WORK_MAX);
     for (index, operation) in operations.iter().enumerate() {
         if passes_as_absent(&patched, operation) {
             continue;
         }
+        charge(&patched, operation, &mut left)?;
         check_growth(&patched, operation, &mut copied)?;
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation)).map_err(|error| {
             PatchError::Invalid(format!(
@@ -61,6 +67,42 @@ fn name(operation: &PatchOperation) -> &'static str {
         PatchOperation::Copy(_) => "copy",
         PatchOperation::Test(_) => "test",
     }
+}
+
+/// Pays for what an operation looks at in the document, which can be more than the operation is long.
+fn charge(document: &Value, operation: &PatchOperation, left: &mut usize) -> Result<(), PatchError> {
+    let shifted = |path: &Pointer| match path.split_back().and_then(|(parent, _)| document.pointer(parent.as_str())) {
+        Some(Value::Array(items)) => items.len() / SHIFTED_PER_VALUE,
+        _ => 0,
+    };
+    let cost = match operation {
+        PatchOperation::Add(add) => shifted(&add.path),
+        PatchOperation::Remove(remove) => shifted(&remove.path),
+        PatchOperation::Copy(copy) => shifted(&copy.path),
+        PatchOperation::Move(move_) => {
+            let moved = document.pointer(move_.from.as_str()).map_or(0, |value| count(value, *left));
+            shifted(&move_.from) + shifted(&move_.path) + moved
+        }
+        PatchOperation::Replace(_) | PatchOperation::Test(_) => 0,
+    };
+    *left = left.checked_sub(cost + 1).ok_or(PatchError::TooMuchWork)?;
+    Ok(())
+}
+
+/// Returns how many values a value consists of, but not much more than `most`.
+fn count(value: &Value, most: usize) -> usize {
+    let mut total = 1;
+    let mut add = |inner: &Value| {
+        if total <= most {
+            total += count(inner, most - total);
+        }
+    };
+    match value {
+        Value::Array(items) => items.iter().for_each(&mut add),
+        Value::Object(members) => members.values().for_each(&mut add),
+        _ => {}
+    }
+    total
 }
 
 fn check_growth(document: &Value, operation: &PatchOperation, copied: &mut usize) -> Result<(), PatchError> {

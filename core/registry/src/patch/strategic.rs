@@ -3,12 +3,15 @@
 //! Content that the object does not have yet is merged into nothing, so that nulls and directives inside it never reach
 //! the object.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::PatchError;
 use super::directives::{self, DELETE_FROM_PRIMITIVE_LIST, Directive, SET_ELEMENT_ORDER};
-use super::order::{self, Identity};
+use super::order::{self, Identity, Positions};
 use super::rules::{ListStrategy, Rule, lookup};
+use api::ordered::Ordered;
 
 /// Returns `current`, an object of the type that the model calls `message` (such as `Pod`), changed by a strategic merge
 /// patch.
@@ -86,11 +89,8 @@ fn merge_list(old: Vec<Value>, new: &[Value], order: Option<&[Value]>, rule: Rul
                 order::check(&new.iter().collect::<Vec<_>>(), order, Identity::Value)?;
             }
             let mut merged: Vec<Value> = Vec::with_capacity(old.len() + new.len());
-            for item in old.iter().chain(new) {
-                if !merged.contains(item) {
-                    merged.push(item.clone());
-                }
-            }
+            let mut seen = BTreeSet::new();
+            merged.extend(old.iter().chain(new).filter(|item| seen.insert(Ordered(item))).cloned());
             Ok(order::arrange(merged, order.unwrap_or(new), &old, Identity::Value))
         }
     }
@@ -125,6 +125,7 @@ fn merge_by_key(
 ) -> Result<Vec<Value>, PatchError> {
     let identity = Identity::Key(key);
     let mut content = Vec::with_capacity(new.len());
+    let mut gone = BTreeSet::new();
     let mut replace = false;
     for item in new {
         let members = as_map(item, rule)?;
@@ -132,29 +133,34 @@ fn merge_by_key(
             Directive::Merge => content.push(item),
             Directive::Replace => replace = true,
             Directive::Delete => {
-                let wanted = key_of(members, key, rule)?;
-                old.retain(|other| other.get(key) != Some(wanted));
+                gone.insert(Ordered(key_of(members, key, rule)?));
             }
         }
     }
     if replace {
         old.clear();
+    } else if !gone.is_empty() {
+        old.retain(|item| item.get(key).is_none_or(|value| !gone.contains(&Ordered(value))));
     }
     if let Some(order) = order {
         order::check(&content, order, identity)?;
     }
     let mut merged = old.clone();
+    let mut positions = Positions::of(&old, identity);
     for item in &content {
         let members = as_map(item, rule)?;
         key_of(members, key, rule)?;
-        match identity.position(&merged, item) {
+        match positions.get(item) {
             Some(position) => {
                 let Value::Object(before) = merged[position].take() else {
                     unreachable!("an item that has a key member is a map")
                 };
                 merged[position] = Value::Object(merge_map(before, members, rule.message)?);
             }
-            None => merged.push(Value::Object(merge_map(Map::new(), members, rule.message)?)),
+            None => {
+                positions.add(item, merged.len());
+                merged.push(Value::Object(merge_map(Map::new(), members, rule.message)?));
+            }
         }
     }
     let by_patch: Vec<Value>;
@@ -197,7 +203,8 @@ fn delete_from_list(current: &mut Map<String, Value>, field: &str, gone: &[Value
         )));
     }
     if let Some(Value::Array(items)) = current.get_mut(field) {
-        items.retain(|item| !gone.contains(item));
+        let gone: BTreeSet<Ordered<'_>> = gone.iter().map(Ordered).collect();
+        items.retain(|item| !gone.contains(&Ordered(item)));
     }
     Ok(())
 }

@@ -392,3 +392,56 @@ proptest! {
         }
     }
 }
+
+/// What takes longer than this does not grow in step with its input; each of these takes a tenth of it, unoptimised.
+const QUICK: std::time::Duration = std::time::Duration::from_secs(8);
+
+#[test]
+fn long_lists_merge_in_step_with_their_length() {
+    let started = testkit::effort::cpu_time();
+    let count = 20_000;
+    let condition = |n: usize, status: &str| json!({"type": format!("t{n}"), "status": status});
+    let current = json!({"status": {"conditions": (0..count).map(|n| condition(n, "True")).collect::<Vec<_>>()}});
+    let named: Vec<Value> = (0..count).rev().map(|n| json!({"type": format!("t{n}")})).collect();
+    let all: Vec<Value> = (0..count).rev().map(|n| condition(n, "False")).collect();
+    let merged = strategic(current.clone(), json!({"status": {"conditions": all}}), "Node");
+    assert_eq!(merged["status"]["conditions"][0], condition(count - 1, "False"));
+    let ordered = json!({"status": {"$setElementOrder/conditions": named}});
+    assert_eq!(strategic(current.clone(), ordered, "Node")["status"]["conditions"][0], condition(count - 1, "True"));
+    let gone: Vec<Value> = (1..count).map(|n| json!({"type": format!("t{n}"), "$patch": "delete"})).collect();
+    let left = strategic(current.clone(), json!({"status": {"conditions": gone}}), "Node");
+    assert_eq!(left["status"]["conditions"], json!([condition(0, "True")]));
+    let finalizers: Vec<String> = (0..count).map(|n| format!("example.com/f{n}")).collect();
+    let held = strategic(json!({}), json!({"metadata": {"finalizers": finalizers}}), "Node");
+    let free = strategic(held.clone(), json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers}}), "Node");
+    assert_eq!(
+        (held["metadata"]["finalizers"].as_array().map(Vec::len), &free["metadata"]["finalizers"]),
+        (Some(count), &json!([]))
+    );
+    let keys: Vec<String> = (0..count).map(|n| format!("k{n}")).collect();
+    let members: Map<String, Value> = keys.iter().map(|key| (key.clone(), json!(1))).collect();
+    let kept = strategic(json!({"data": members.clone()}), json!({"data": {"$retainKeys": keys}}), "ConfigMap");
+    assert_eq!(kept["data"].as_object().map(Map::len), Some(count));
+    let effort = testkit::effort::cpu_time() - started;
+    assert!(effort < QUICK, "{effort:?}");
+}
+
+#[test]
+fn json_patches_pay_for_what_they_move_and_shift() {
+    let started = testkit::effort::cpu_time();
+    let large = json!({"a": vec![1; 100_000], "b": {}});
+    let refused = |operations: Vec<Value>| json_patch(&large, &Value::from(operations)) == Err(PatchError::TooMuchWork);
+    let there_and_back = |n: usize| {
+        let (from, path) = if n.is_multiple_of(2) { ("/a", "/b/a") } else { ("/b/a", "/a") };
+        json!({"op": "move", "from": from, "path": path})
+    };
+    assert!(refused((0..10_000).map(there_and_back).collect()));
+    assert!(refused((0..10_000).map(|_| json!({"op": "add", "path": "/a/0", "value": 1})).collect()));
+    assert!(refused((0..10_000).map(|_| json!({"op": "remove", "path": "/a/0"})).collect()));
+    assert!(refused((0..10_000).map(|_| json!({"op": "move", "from": "/a/0", "path": "/a/1"})).collect()));
+    let at_the_end = (0..10_000).map(|n| json!({"op": "add", "path": format!("/b/k{n}"), "value": n})).collect();
+    assert!(!refused(at_the_end), "many small operations are fine");
+    assert!(!refused((0..10).map(there_and_back).collect()), "and so are a few large ones");
+    let effort = testkit::effort::cpu_time() - started;
+    assert!(effort < QUICK, "{effort:?}");
+}

@@ -2,6 +2,7 @@
 //!
 //! `&&`, `||` and the macros built on them ignore an error when another part decides the result, as CEL demands.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -76,14 +77,44 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Compares two values, paying for every part of the first.
+    /// Compares two values, paying for every part of the first; where each part must be looked for, once for each part of
+    /// the second.
     pub(super) fn equal(&self, left: &Val<'a>, right: &Val<'a>) -> Result<bool, Fault> {
+        let before = self.left();
         self.pay(left)?;
-        if is_unordered(left) || is_unordered(right) {
-            let count = |list: &Val<'a>| list.items().map_or(0, |items| items.len());
-            self.spend(count(left) * count(right))?;
+        if is_unordered(left) || is_unordered(right) || matches!((left, right), (Val::Map(_), _) | (_, Val::Map(_))) {
+            let paid = usize::try_from(before - self.left()).unwrap_or(usize::MAX);
+            self.spend(paid.saturating_mul(right.count()))?;
         }
         Ok(left.equals(right))
+    }
+
+    /// Returns the items of a list, paying for each as for looking at it.
+    pub(super) fn items(&self, list: &Val<'a>) -> Result<Option<Vec<Val<'a>>>, Fault> {
+        self.spend(list.count())?;
+        let Some(items) = list.items() else { return Ok(None) };
+        items.iter().try_for_each(|item| self.spend(item.surface()))?;
+        Ok(Some(items))
+    }
+
+    /// Returns whether a list has an item, looking no further than to the first.
+    fn has_item(&self, list: &Val<'a>, wanted: &Val<'a>) -> Result<bool, Fault> {
+        for position in 0..list.count() {
+            if let Some(item) = list.item(position)
+                && self.equal(&item, wanted)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns a member of a map, paying for the search where there is one.
+    fn entry(&self, map: &Val<'a>, key: &Val<'_>) -> Result<Option<Val<'a>>, Fault> {
+        if let Val::Map(entries) = map {
+            self.spend(entries.len().saturating_mul(1 + key.surface()))?;
+        }
+        Ok(map.entry(key))
     }
 
     /// Pays for looking at a whole value; parts that it holds twice cost twice.
@@ -99,14 +130,22 @@ impl<'a> Evaluation<'a> {
                 self.spend(keys.len())?;
                 keys.iter().filter_map(|key| value.entry(key)).try_for_each(|member| self.pay(&member))
             }
-            Val::Str(text) => self.spend(text.len() / 16),
             Val::Optional(Some(inner)) => self.pay(inner),
-            _ => Ok(()),
+            scalar => self.spend(scalar.surface()),
         }
     }
 
     pub(super) fn eval(&self, expr: &'a Expr, scope: &Scope<'_, 'a>) -> Outcome<'a> {
         self.spend(1)?;
+        let value = self.value(expr, scope)?;
+        // What is not borrowed from the object was made, or copied, just now.
+        if let Val::Str(Cow::Owned(_)) | Val::Bytes(Cow::Owned(_)) = value {
+            self.spend(value.surface())?;
+        }
+        Ok(value)
+    }
+
+    fn value(&self, expr: &'a Expr, scope: &Scope<'_, 'a>) -> Outcome<'a> {
         match expr {
             Expr::Null => Ok(Val::Null),
             Expr::Bool(flag) => Ok(Val::Bool(*flag)),
@@ -124,11 +163,13 @@ impl<'a> Evaluation<'a> {
             Expr::Index { of, index, optional } => self.index(&self.eval(of, scope)?, &self.eval(index, scope)?, *optional),
             Expr::Call { function, args } => {
                 let args: Vec<Val<'a>> = args.iter().map(|arg| self.eval(arg, scope)).collect::<Result<_, _>>()?;
+                // Lists and maps are paid for by those functions that look at what they hold.
+                args.iter().filter(|arg| arg.count() == 0).try_for_each(|arg| self.spend(arg.surface()))?;
                 functions::call(self, *function, args)
             }
             Expr::Matches { text, regex } => match self.eval(text, scope)? {
                 Val::Str(text) => {
-                    self.spend(text.len() / 4)?;
+                    self.spend(text.len())?;
                     Ok(Val::Bool(regex.is_match(&text)))
                 }
                 other => failed(format!("no such overload: {}.matches(string)", other.type_name())),
@@ -193,7 +234,7 @@ impl<'a> Evaluation<'a> {
 
     fn member(&self, of: &Val<'a>, field: &str) -> Result<Option<Val<'a>>, Fault> {
         match of {
-            Val::Members(..) | Val::Map(_) => Ok(of.entry(&Val::Str(field.into()))),
+            Val::Members(..) | Val::Map(_) => self.entry(of, &Val::Str(field.into())),
             Val::Optional(None) => Ok(None),
             Val::Optional(Some(inner)) => self.member(inner, field),
             other => failed(format!("no such overload: a value of type {} has no member {field}", other.type_name())),
@@ -215,12 +256,8 @@ impl<'a> Evaluation<'a> {
                 Val::Optional(found) => return Ok(Val::Optional(found)),
                 found => Some(found),
             },
-            Val::Members(..) | Val::Map(_) => of.entry(index),
-            Val::Items(items, schema) => {
-                let schema = schema.and_then(Schema::items);
-                position(index).and_then(|position| items.get(position)).map(|item| Val::of(item, schema))
-            }
-            Val::List(items) => position(index).and_then(|position| items.get(position)).cloned(),
+            Val::Members(..) | Val::Map(_) => self.entry(of, index)?,
+            Val::Items(..) | Val::List(_) => position(index).and_then(|position| of.item(position)),
             other => return failed(format!("no such overload: {}[{}]", other.type_name(), index.type_name())),
         };
         if optional || matches!(of, Val::Optional(_)) {
@@ -236,7 +273,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn binary(&self, op: Op, left: Val<'a>, right: Val<'a>) -> Outcome<'a> {
-        let ordered = |accept: fn(Ordering) -> bool| match left.order(&right) {
+        let ordered = |accept: fn(Ordering) -> bool| match self.spend(left.surface()).map(|()| left.order(&right))? {
             Some(order) => Ok(Val::Bool(accept(order))),
             // Nothing is less or greater than NaN.
             None if left.as_double().is_some() && right.as_double().is_some() => Ok(Val::Bool(false)),
@@ -249,18 +286,11 @@ impl<'a> Evaluation<'a> {
             Op::Greater => ordered(Ordering::is_gt),
             Op::GreaterOrEqual => ordered(Ordering::is_ge),
             Op::In => match &right {
-                Val::Items(..) | Val::List(_) => {
-                    for item in right.items().unwrap_or_default() {
-                        if self.equal(&item, &left)? {
-                            return Ok(Val::Bool(true));
-                        }
-                    }
-                    Ok(Val::Bool(false))
-                }
-                Val::Members(..) | Val::Map(_) => Ok(Val::Bool(right.entry(&left).is_some())),
+                Val::Items(..) | Val::List(_) => self.has_item(&right, &left).map(Val::Bool),
+                Val::Members(..) | Val::Map(_) => Ok(Val::Bool(self.entry(&right, &left)?.is_some())),
                 other => failed(format!("no such overload: {} in {}", left.type_name(), other.type_name())),
             },
-            Op::Add if left.items().is_some() && right.items().is_some() => self.concatenate(&left, &right),
+            Op::Add if left.is_list() && right.is_list() => self.concatenate(&left, &right),
             _ => {
                 if let (Val::Str(left), Val::Str(right)) = (&left, &right) {
                     self.spend((left.len() + right.len()) / 8)?;
@@ -271,9 +301,8 @@ impl<'a> Evaluation<'a> {
     }
 
     fn concatenate(&self, left: &Val<'a>, right: &Val<'a>) -> Outcome<'a> {
-        let mut items = left.items().unwrap_or_default();
-        let more = right.items().unwrap_or_default();
-        self.spend(items.len() + more.len())?;
+        let mut items = self.items(left)?.unwrap_or_default();
+        let more = self.items(right)?.unwrap_or_default();
         if is_unordered(left) || is_unordered(right) {
             return failed("no such overload: + of lists of type set or map");
         }
@@ -298,10 +327,9 @@ impl<'a> Evaluation<'a> {
                 other => failed(format!("no such overload: {}.optMap()", other.type_name())),
             };
         }
-        let Some(items) = over.items().or_else(|| over.keys()) else {
+        let Some(items) = self.items(&over)?.or_else(|| over.keys()) else {
             return failed(format!("no such overload: a value of type {} has no items", over.type_name()));
         };
-        self.spend(items.len())?;
         let holds = |item: &Val<'a>| self.truth(body, &inner(item.clone()));
         match kind {
             Macro::All => self.decide(items.iter().map(holds), false),

@@ -126,10 +126,10 @@ pub(super) fn call<'a>(evaluation: &Evaluation<'a>, function: Function, args: Ve
         (Function::IndexOf, [Val::Items(..) | Val::List(_), wanted]) => find(evaluation, &args[0], wanted, false),
         (Function::LastIndexOf, [Val::Items(..) | Val::List(_), wanted]) => find(evaluation, &args[0], wanted, true),
         (Function::Library(library), args) => kubernetes::call(library, args),
-        (Function::IsSorted, [list]) => is_sorted(list),
-        (Function::Sum, [list]) => sum(list),
-        (Function::Min, [list]) => extreme(list, Ordering::Less),
-        (Function::Max, [list]) => extreme(list, Ordering::Greater),
+        (Function::IsSorted, [list]) => is_sorted(evaluation, list),
+        (Function::Sum, [list]) => sum(evaluation, list),
+        (Function::Min, [list]) => extreme(evaluation, list, Ordering::Less),
+        (Function::Max, [list]) => extreme(evaluation, list, Ordering::Greater),
         (Function::OptionalOf, [value]) => Ok(Val::Optional(Some(Rc::new(value.clone())))),
         (Function::OptionalOfNonZero, [value]) => Ok(Val::Optional((!is_zero(value)).then(|| Rc::new(value.clone())))),
         (Function::OptionalNone, []) => Ok(Val::Optional(None)),
@@ -174,7 +174,7 @@ fn is_zero(value: &Val<'_>) -> bool {
 
 fn find<'a>(evaluation: &Evaluation<'a>, list: &Val<'a>, wanted: &Val<'a>, last: bool) -> Outcome<'a> {
     let mut found = -1;
-    for (index, item) in (0i64..).zip(list.items().unwrap_or_default()) {
+    for (index, item) in (0i64..).zip((0..list.count()).filter_map(|position| list.item(position))) {
         if evaluation.equal(&item, wanted)? {
             found = index;
             if !last {
@@ -185,8 +185,8 @@ fn find<'a>(evaluation: &Evaluation<'a>, list: &Val<'a>, wanted: &Val<'a>, last:
     Ok(Val::Int(found))
 }
 
-fn is_sorted<'a>(list: &Val<'a>) -> Outcome<'a> {
-    let Some(items) = list.items() else { return no_overload(Function::IsSorted, std::slice::from_ref(list)) };
+fn is_sorted<'a>(evaluation: &Evaluation<'a>, list: &Val<'a>) -> Outcome<'a> {
+    let Some(items) = evaluation.items(list)? else { return no_overload(Function::IsSorted, std::slice::from_ref(list)) };
     for pair in items.windows(2) {
         match pair[0].order(&pair[1]) {
             Some(Ordering::Greater) => return Ok(Val::Bool(false)),
@@ -197,21 +197,21 @@ fn is_sorted<'a>(list: &Val<'a>) -> Outcome<'a> {
     Ok(Val::Bool(true))
 }
 
-fn sum<'a>(list: &Val<'a>) -> Outcome<'a> {
-    let Some(items) = list.items() else { return no_overload(Function::Sum, std::slice::from_ref(list)) };
+fn sum<'a>(evaluation: &Evaluation<'a>, list: &Val<'a>) -> Outcome<'a> {
+    let Some(items) = evaluation.items(list)? else { return no_overload(Function::Sum, std::slice::from_ref(list)) };
     let mut items = items.into_iter();
     let Some(mut total) = items.next() else { return Ok(Val::Int(0)) };
+    if matches!(total, Val::Str(_)) {
+        return failed("no such overload: sum() of strings");
+    }
     for item in items {
         total = arithmetic(Op::Add, &total, &item)?;
     }
-    match total {
-        Val::Str(_) => failed("no such overload: sum() of strings"),
-        total => Ok(total),
-    }
+    Ok(total)
 }
 
-fn extreme<'a>(list: &Val<'a>, wanted: Ordering) -> Outcome<'a> {
-    let Some(items) = list.items() else { return no_overload(Function::Min, std::slice::from_ref(list)) };
+fn extreme<'a>(evaluation: &Evaluation<'a>, list: &Val<'a>, wanted: Ordering) -> Outcome<'a> {
+    let Some(items) = evaluation.items(list)? else { return no_overload(Function::Min, std::slice::from_ref(list)) };
     let mut items = items.into_iter();
     let Some(mut best) = items.next() else { return failed("min/max called on empty list") };
     for item in items {

@@ -32,6 +32,11 @@ impl Special {
         }
     }
 
+    /// Returns how many bytes it was made of, where that is not a small number.
+    pub(super) fn size(&self) -> usize {
+        if let Special::Url(url) = self { url.text.len() } else { 0 }
+    }
+
     /// Returns it as text, if it has one.
     pub(super) fn text(&self) -> Option<String> {
         match self {

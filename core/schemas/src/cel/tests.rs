@@ -220,3 +220,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn everything_that_grows_with_its_input_is_paid_for() {
+    let numbers: Vec<i64> = (0..4_000).collect();
+    let texts: Vec<String> = (0..4_000).map(|n| format!("{n:04}")).collect();
+    let query: Vec<String> = (0..3_000).map(|n| format!("k{n}=v")).collect();
+    let this = json!({
+        "l": numbers, "t": texts, "s": "x".repeat(200_000), "url": format!("http://host/?{}", query.join("&")),
+        "bytes": "QUJD".repeat(50_000),
+    });
+    let schema = json!({"type": "object", "properties": {"bytes": {"type": "string", "format": "byte"}}});
+    let schema = Schema::compile(&schema).expect("a schema");
+    for expression in [
+        "self.l.all(a, a in self.l)",
+        "self.t.all(a, a in self.t)",
+        "self.l.all(a, self.l.indexOf(a) >= 0)",
+        "self.l.all(a, self.l.isSorted())",
+        "self.l.all(a, self.l.sum() > 0)",
+        "self.l.all(a, self.l.max() > 0)",
+        "self.l.all(a, (self.l + self.l).size() > 0)",
+        "self.t.all(a, self.t.join(',') != '')",
+        "self.l.all(a, size(self.s) > 0)",
+        "self.l.all(a, self.s < self.s || true)",
+        "self.l.all(a, self.bytes != b'')",
+        "[self.s + 'x'].all(s, self.l.all(a, s != ''))",
+        "[url(self.url).getQuery()].all(q, q.all(k, q[k].size() == 1))",
+        "self.l.all(a, self.s.replace('', 'yyyyyyyyyyyyyyyy') != '')",
+        "self.l.all(a, !'x'.matches('(a|b){500}' + 'c'))",
+    ] {
+        let program = compile(expression).unwrap_or_else(|error| panic!("{error}"));
+        let outcome = program.holds(Some(&schema), &this, OldSelf::Absent, &mut Budget::default());
+        assert_eq!(outcome, Err(EvalError::OutOfBudget), "{expression}");
+    }
+    let small = compile("self.all(a, a in self) && self.isSorted()").unwrap();
+    assert_eq!(small.holds(None, &json!((0..1_000).collect::<Vec<_>>()), OldSelf::Absent, &mut Budget::default()), Ok(true));
+}

@@ -18,7 +18,7 @@ pub(super) fn call<'a>(evaluation: &Evaluation<'a>, function: Function, args: &[
         (Function::EndsWith, [Val::Str(text), Val::Str(part)]) => Ok(Val::Bool(text.ends_with(part.as_ref()))),
         (Function::Contains, [Val::Str(text), Val::Str(part)]) => Ok(Val::Bool(text.contains(part.as_ref()))),
         (Function::Matches | Function::Find | Function::FindAll, [Val::Str(text), Val::Str(pattern), ..]) => {
-            evaluation.spend(PATTERN_COST)?;
+            evaluation.spend(PATTERN_COST + pattern::size(pattern) + text.len())?;
             search(function, text, pattern, args.get(2))
         }
         (Function::LowerAscii, [Val::Str(text)]) => Ok(Val::text(text.to_ascii_lowercase())),
@@ -38,6 +38,9 @@ pub(super) fn call<'a>(evaluation: &Evaluation<'a>, function: Function, args: &[
         (Function::Substring, [Val::Str(text), Val::Int(from)]) => slice(text, *from, None),
         (Function::Substring, [Val::Str(text), Val::Int(from), Val::Int(to)]) => slice(text, *from, Some(*to)),
         (Function::Replace, [Val::Str(text), Val::Str(old), Val::Str(new), limit @ ..]) => {
+            // Paid for before it is made: an empty text is found between every two characters.
+            let grows = if old.is_empty() { text.len() + 1 } else { text.matches(old.as_ref()).count() };
+            evaluation.spend(grows.saturating_mul(1 + new.len() / 8))?;
             let replaced = match limit {
                 [Val::Int(limit)] if *limit >= 0 => {
                     text.replacen(old.as_ref(), new, usize::try_from(*limit).unwrap_or(usize::MAX))
@@ -45,7 +48,6 @@ pub(super) fn call<'a>(evaluation: &Evaluation<'a>, function: Function, args: &[
                 [] | [Val::Int(_)] => text.replace(old.as_ref(), new),
                 _ => return no_overload(function, args),
             };
-            evaluation.spend(replaced.len() / 8)?;
             Ok(Val::text(replaced))
         }
         (Function::Split, [Val::Str(text), Val::Str(separator), limit @ ..]) => split(evaluation, text, separator, limit),
@@ -126,16 +128,14 @@ fn join<'a>(evaluation: &Evaluation<'a>, list: &Val<'a>, separator: &[Val<'a>]) 
         _ => return no_overload(Function::Join, separator),
     };
     let mut joined = String::new();
-    for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
+    let Some(items) = evaluation.items(list)? else { return no_overload(Function::Join, std::slice::from_ref(list)) };
+    for (index, item) in items.iter().enumerate() {
         let Val::Str(item) = item else { return failed("no such overload: join() of a list that does not hold strings") };
-        evaluation.spend(1 + item.len() / 8)?;
+        evaluation.spend(1 + (item.len() + separator.len()) / 8)?;
         if index > 0 {
             joined.push_str(separator);
         }
         joined.push_str(item);
-    }
-    if list.items().is_none() {
-        return no_overload(Function::Join, std::slice::from_ref(list));
     }
     Ok(Val::text(joined))
 }

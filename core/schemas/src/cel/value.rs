@@ -91,6 +91,40 @@ impl<'a> Val<'a> {
         }
     }
 
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self, Val::Items(..) | Val::List(_))
+    }
+
+    /// Returns how many items or entries it has; none if it is neither list nor map.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Val::Items(items, _) => items.len(),
+            Val::List(items) => items.len(),
+            Val::Members(members, _) => members.len(),
+            Val::Map(entries) => entries.len(),
+            _ => 0,
+        }
+    }
+
+    /// Returns what it costs to look at the value itself, not at what it holds.
+    pub(super) fn surface(&self) -> usize {
+        match self {
+            Val::Str(text) => 1 + text.len() / 16,
+            Val::Bytes(bytes) => 1 + bytes.len() / 16,
+            Val::Special(special) => 1 + special.size() / 16,
+            _ => 1,
+        }
+    }
+
+    /// Returns one item of a list.
+    pub(super) fn item(&self, position: usize) -> Option<Val<'a>> {
+        match self {
+            Val::Items(items, schema) => items.get(position).map(|item| Val::of(item, schema.and_then(Schema::items))),
+            Val::List(items) => items.get(position).cloned(),
+            _ => None,
+        }
+    }
+
     /// Returns the items of a list.
     pub(super) fn items(&self) -> Option<Vec<Val<'a>>> {
         match self {

@@ -3,6 +3,7 @@
 use api::status::Status;
 use http::header::CONTENT_TYPE;
 use kinds::model;
+use kinds::model::json::ParseError;
 use serde_json::Value;
 
 use crate::server::Call;
@@ -15,6 +16,9 @@ pub(crate) struct Read {
 }
 
 const TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// The most values that a YAML body may have; each takes far more memory than its text.
+const YAML_NODES_MAX: usize = 60_000;
 
 /// Returns the media type of the body, without parameters.
 pub(crate) fn media_type(call: &Call) -> &str {
@@ -49,14 +53,17 @@ pub(crate) fn options(call: &Call, kind: &str) -> Result<Value, Status> {
 }
 
 pub(crate) fn json(bytes: &[u8]) -> Result<Read, Status> {
-    let parsed = model::json::parse(bytes)
-        .map_err(|error| Status::bad_request(format!("the object provided is unrecognized: {error}")))?;
+    let parsed = model::json::parse(bytes).map_err(|error| match error {
+        ParseError::TooLarge => Status::too_large(error.to_string()),
+        ParseError::Malformed(_) => Status::bad_request(format!("the object provided is unrecognized: {error}")),
+    })?;
     Ok(Read { value: parsed.value, duplicates: parsed.duplicates })
 }
 
 pub(crate) fn yaml(bytes: &[u8]) -> Result<Read, Status> {
     let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("the body is not YAML: {error}"));
     let text = std::str::from_utf8(bytes).map_err(|error| bad(&error))?;
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| bad(&error))?;
+    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_nodes: YAML_NODES_MAX } };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| bad(&error))?;
     Ok(Read { value, duplicates: Vec::new() })
 }

@@ -314,7 +314,7 @@ pub(crate) fn apply_patch(type_: PatchType, current: &Value, change: &Value, mes
 
 fn patch_status(error: PatchError) -> Status {
     match error {
-        PatchError::TooManyOperations { .. } => Status::too_large(error.to_string()),
+        PatchError::TooManyOperations(_) | PatchError::TooMuchWork => Status::too_large(error.to_string()),
         PatchError::BadRequest(_) => Status::bad_request(error.to_string()),
         PatchError::Invalid(_) => Status::unprocessable(error.to_string()),
     }

@@ -1,5 +1,7 @@
 //! Validation of a pod's status.
 
+use std::collections::BTreeSet;
+
 use api::field::{Error, Path};
 use api::{json, names};
 use serde_json::Value;
@@ -38,18 +40,23 @@ fn validate_no_resurrection(new: &Value, old: &Value, path: &Path, errors: &mut 
     if json::text(old, &["spec", "restartPolicy"]) != "Never" {
         return;
     }
-    let name = |value: &Value| json::text(value, &["name"]).to_owned();
-    let own_policy = |status: &Value| {
-        json::items(old, &["spec", "containers"])
-            .iter()
-            .any(|container| name(container) == name(status) && json::get(container, "restartPolicy").is_some())
-    };
+    fn name(value: &Value) -> &str {
+        json::text(value, &["name"])
+    }
+    let own_policy: BTreeSet<&str> = json::items(old, &["spec", "containers"])
+        .iter()
+        .filter(|container| json::get(container, "restartPolicy").is_some())
+        .map(name)
+        .collect();
     let dead = |status: &Value| json::at(status, &["state", "terminated"]).is_some();
-    for was in json::items(old, &["status", "containerStatuses"]).iter().filter(|was| dead(was) && !own_policy(was)) {
-        for (is, path) in each(&new["status"], "containerStatuses", path) {
-            if name(is) == name(was) && !dead(is) {
-                errors.push(Error::forbidden(&path.child("state"), "may not be transitioned to non-terminated state"));
-            }
+    let final_: BTreeSet<&str> = json::items(old, &["status", "containerStatuses"])
+        .iter()
+        .filter(|was| dead(was) && !own_policy.contains(name(was)))
+        .map(name)
+        .collect();
+    for (is, path) in each(&new["status"], "containerStatuses", path) {
+        if final_.contains(name(is)) && !dead(is) {
+            errors.push(Error::forbidden(&path.child("state"), "may not be transitioned to non-terminated state"));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Tolerations: their form, which ones admission adds, which changes a running pod allows.
 
+use std::collections::BTreeSet;
+
 use api::field::{Error, Path};
 use api::{json, names};
 use serde_json::{Value, json};
@@ -61,12 +63,11 @@ pub(super) fn validate_tolerations(spec: &Value, path: &Path, errors: &mut Error
 
 /// Judges a change: tolerations may be added, and the seconds of those that are there may change.
 pub(super) fn validate_added_tolerations(new: &Value, old: &Value, path: &Path, errors: &mut Errors) {
-    let kept = |was: &Value| {
-        json::items(new, &["tolerations"]).iter().any(|is| {
-            ["key", "operator", "value", "effect"].iter().all(|key| json::text(is, &[key]) == json::text(was, &[key]))
-        })
-    };
-    if !json::items(old, &["tolerations"]).iter().all(kept) {
+    fn identity(toleration: &Value) -> [&str; 4] {
+        ["key", "operator", "value", "effect"].map(|key| json::text(toleration, &[key]))
+    }
+    let there: BTreeSet<[&str; 4]> = json::items(new, &["tolerations"]).iter().map(identity).collect();
+    if !json::items(old, &["tolerations"]).iter().all(|was| there.contains(&identity(was))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(Error::forbidden(&path.child("tolerations"), detail));
     }

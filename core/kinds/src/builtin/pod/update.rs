@@ -1,5 +1,7 @@
 //! What an update may change of a pod: images, a shorter deadline, more tolerations, fewer gates. Nothing else.
 
+use std::collections::BTreeSet;
+
 use api::field::{Error, Path};
 use api::json;
 use serde_json::Value;
@@ -7,6 +9,7 @@ use serde_json::Value;
 use super::tolerations::validate_added_tolerations;
 use crate::builtin::check::Errors;
 use crate::builtin::fill::copy;
+use api::ordered::Ordered;
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
     `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
@@ -52,9 +55,9 @@ fn validate_deadline(new: &Value, old: &Value, path: &Path, errors: &mut Errors)
 
 fn validate_removed_gates(new: &Value, old: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("schedulingGates");
-    let known = json::items(old, &["schedulingGates"]);
+    let known: BTreeSet<Ordered<'_>> = json::items(old, &["schedulingGates"]).iter().map(Ordered).collect();
     for (index, gate) in json::items(new, &["schedulingGates"]).iter().enumerate() {
-        if !known.contains(gate) {
+        if !known.contains(&Ordered(gate)) {
             let detail = "only deletion is allowed, but found new scheduling gate";
             errors.push(Error::forbidden(&path.index(index), detail));
         }
