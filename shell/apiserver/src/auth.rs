@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::RwLock;
 use std::time::SystemTime;
 
-use api::status::Status;
+use api::status::{Status, Subject};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use registry::authz::Identity;
@@ -101,6 +101,18 @@ pub(crate) fn authenticate(
     let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
     let identity = token.and_then(|token| by_token(token.trim()));
     identity.map(Some).ok_or_else(Status::unauthorized)
+}
+
+/// Refuses to act as somebody else: a client that wants fewer rights than it has must not get all of them in silence.
+pub(crate) fn refuse_impersonation(identity: &Identity, headers: &HeaderMap) -> Result<(), Status> {
+    match headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
+        None => Ok(()),
+        Some(header) => {
+            let subject = Subject { resource: "users".into(), ..Subject::default() };
+            let why = format!("User {:?} cannot impersonate: this server does not honour the header {header}", identity.user);
+            Err(Status::forbidden(&subject, why))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,18 +12,24 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
+use api::FieldSelector;
 use api::status::{Status, Subject};
-use api::{FieldSelector, json};
 use registry::authz::{self, Ask, Grant};
 use registry::kind::Kind;
-use registry::state::{Snapshot, key, prefix};
+use registry::state::{Stored, key, prefix};
 
 use crate::reply::Reply;
 use crate::request::{self, Target};
 use crate::server::{Call, Server};
 
-/// Answers a request for a resource.
-pub(crate) async fn resource(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
+/// A request for something that is served, by somebody who may ask for it.
+pub(crate) struct Asked {
+    kind: Arc<Kind>,
+    verb: &'static str,
+}
+
+/// Finds out what a request is for and whether its identity may; the body has not been read yet.
+pub(crate) fn admit(server: &Server, target: &Target, call: &Call) -> Result<Asked, Status> {
     let catalog = server.catalog();
     let Some(kind) = catalog.find(&target.group, &target.version, &target.resource) else {
         return Err(Status::no_such_resource());
@@ -38,11 +44,37 @@ pub(crate) async fn resource(server: &Server, target: &Target, call: &Call) -> R
         return Err(Status::no_such_resource());
     }
     permit(server, target, call, verb, &subject)?;
+    Ok(Asked { kind: Arc::clone(kind), verb })
+}
+
+impl Asked {
+    /// Returns how many bytes the work is about, at most.
+    pub(crate) fn size(&self, server: &Server, target: &Target, call: &Call) -> usize {
+        let resource = &self.kind.resource;
+        let by_expressions = resource.custom || resource.plural == "customresourcedefinitions";
+        match self.verb {
+            "get" if target.subresource == "log" => 0,
+            // As much as there is.
+            "list" | "watch" | "deletecollection" => usize::MAX,
+            // How long a schema and its rules take is for their author to choose.
+            verb if by_expressions && verb != "get" => usize::MAX,
+            _ => {
+                let stored = server.0.hub.snapshot().get(&resource.key(&target.namespace, &target.name)).cloned();
+                call.body.len() + stored.map_or(0, |stored| stored.bytes.len())
+            }
+        }
+    }
+}
+
+/// Answers a request for a resource.
+pub(crate) async fn resource(server: &Server, asked: &Asked, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let Asked { kind, verb } = asked;
+    let verb = *verb;
     if !target.subresource.is_empty() {
         return subresources::handle(server, kind, target, call, verb).await;
     }
     if !kind.resource.verbs.contains(&verb) {
-        return Err(Status::method_not_allowed(&subject, verb));
+        return Err(Status::method_not_allowed(&kind.resource.subject(&target.name), verb));
     }
     match verb {
         "get" => read::get(server, kind, target, call).await,
@@ -73,30 +105,24 @@ fn permit(server: &Server, target: &Target, call: &Call, verb: &str, subject: &S
     let grant = authz::authorize(&call.identity, &ask)?;
     let node = call.identity.node().unwrap_or_default();
     let snapshot = server.0.hub.snapshot();
+    let of_node = |pod: &Stored| {
+        let catalog = server.catalog();
+        let pods = catalog.find("", "v1", "pods").expect("pods are built in");
+        field_of(pods, pod, "spec.nodeName") == Some(node)
+    };
     let allowed = match grant {
         Grant::Allowed => true,
-        Grant::IfOwnPod => match snapshot.get(&key("", "pods", &target.namespace, &target.name)) {
-            Some(pod) => json::text(&pod.object(), &["spec", "nodeName"]) == node,
-            None => true, // let the answer be 404
-        },
-        Grant::IfReferenced => referenced(&snapshot, target, node),
+        // If there is none, let the answer be 404.
+        Grant::IfOwnPod => snapshot.get(&key("", "pods", &target.namespace, &target.name)).is_none_or(|pod| of_node(pod)),
+        Grant::IfReferenced => snapshot
+            .range(&prefix("", "pods", &target.namespace), None)
+            .any(|(_, pod)| of_node(pod) && pod.references().contains(&target.resource, &target.name)),
     };
     if allowed {
         return Ok(());
     }
     let why = format!("User {:?} cannot {verb} it: no pod of this node is concerned", call.identity.user);
     Err(Status::forbidden(subject, why))
-}
-
-/// Returns whether a pod of the node refers to the Secret or ConfigMap.
-fn referenced(snapshot: &Snapshot, target: &Target, node: &str) -> bool {
-    // The name as a JSON text: wherever a pod refers to it, it stands there in quotes.
-    let quoted = serde_json::Value::from(target.name.as_str()).to_string();
-    snapshot.range(&prefix("", "pods", &target.namespace), None).any(|(_, pod)| {
-        let object = pod.object();
-        json::text(&object, &["spec", "nodeName"]) == node
-            && json::at(&object, &["spec"]).is_some_and(|spec| spec.to_string().contains(&quoted))
-    })
 }
 
 /// Returns the matcher of a pair of selectors, or why the field selector cannot be used.
@@ -113,7 +139,7 @@ pub(crate) fn matcher(kind: &Arc<Kind>, labels: api::Selector, fields: FieldSele
     }))
 }
 
-fn field_of<'a>(kind: &Kind, stored: &'a registry::state::Stored, label: &str) -> Option<&'a str> {
+fn field_of<'a>(kind: &Kind, stored: &'a Stored, label: &str) -> Option<&'a str> {
     match label {
         "metadata.name" => Some(&stored.index.name),
         "metadata.namespace" => Some(&stored.index.namespace),

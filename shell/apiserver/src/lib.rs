@@ -6,14 +6,19 @@
 mod auth;
 mod background;
 mod catalog;
+mod connections;
 mod files;
 mod handlers;
 mod hub;
+mod intake;
 mod kubeconfig;
+mod listing;
+mod load;
 mod logs;
 mod metrics;
 mod negotiate;
 mod pki;
+mod pool;
 mod renewal;
 mod reply;
 mod request;
@@ -23,6 +28,7 @@ mod services;
 mod settings;
 mod signer;
 mod store;
+mod streams;
 
 pub use auth::{PeerIdentity, certificate_identity};
 pub use files::{make_private_folder, read_private, write_private};

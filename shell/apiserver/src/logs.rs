@@ -8,6 +8,7 @@ use api::status::Status;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1::Builder;
 use hyper_util::rt::TokioIo;
 use registry::state::key;
 use rustls::pki_types::pem::PemObject;
@@ -24,6 +25,11 @@ use crate::server::{Call, Server};
 
 /// An agent that does not answer in this time is told of as unreachable.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most that is told of what an agent says is wrong.
+const ERROR_BYTES_MAX: usize = 16 << 10;
+/// What is read of a log before the client has taken it, at most.
+const READ_AHEAD: usize = 64 << 10;
 
 /// Dials agents, known to them by the server's client certificate.
 #[derive(Clone)]
@@ -48,8 +54,11 @@ impl AgentDialer {
             let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
             let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
             let stream = self.connector.connect(name, stream).await.map_err(|error| error.to_string())?;
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+            let (mut sender, connection) = Builder::new()
+                .max_buf_size(READ_AHEAD)
+                .handshake(TokioIo::new(stream))
+                .await
+                .map_err(|error| error.to_string())?;
             // Ends with the answer: the connection is used once.
             tokio::spawn(connection);
             let request = Request::get(path).header("host", format!("{host}:{port}")).body(Empty::<Bytes>::new());
@@ -75,6 +84,7 @@ pub(crate) async fn log(server: &Server, target: &Target, call: &Call) -> Result
     }
     check_started(&pod, &container, call.parameters.flag("previous"))?;
     let (host, port) = agent_address(&snapshot, node)?;
+    let place = server.0.log_streams.open(&call.identity.user)?;
     let dialer = server.0.logs.as_ref().ok_or_else(|| Status::not_implemented("this server cannot reach agents"))?;
     let query: Vec<String> = ["follow", "previous", "timestamps", "tailLines", "sinceSeconds", "sinceTime", "limitBytes"]
         .iter()
@@ -87,12 +97,33 @@ pub(crate) async fn log(server: &Server, target: &Target, call: &Call) -> Result
         .map_err(|error| Status::internal(format!("the agent of node {node:?} at {host}:{port} cannot be reached: {error}")))?;
     if answer.status() != StatusCode::OK {
         let code = answer.status();
-        let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&body).into_owned();
+        let text = error_text(answer.into_body()).await;
         return Err(if code.is_client_error() { Status::bad_request(text) } else { Status::internal(text) });
     }
-    let body = answer.into_body().map_err(std::io::Error::other).boxed_unsync();
-    Ok(reply::reply(StatusCode::OK, "text/plain", body))
+    // The place is held until the last byte: the body owns it.
+    let body = answer.into_body().map_err(move |error| {
+        let _ = &place;
+        std::io::Error::other(error)
+    });
+    Ok(reply::long_running(reply::reply(StatusCode::OK, "text/plain", body.boxed_unsync())))
+}
+
+/// Returns what an agent says is wrong; it is not trusted to be brief, or to come to an end.
+async fn error_text<B>(body: B) -> String
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = http_body_util::Limited::new(body, ERROR_BYTES_MAX);
+    let mut text = Vec::new();
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        }
+    };
+    // What has come by then is all that is told.
+    let _ = tokio::time::timeout(DIAL_TIMEOUT, read).await;
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn container_of(pod: &Value, asked: &str) -> Result<String, Status> {
@@ -148,4 +179,24 @@ fn agent_address(snapshot: &registry::state::Snapshot, node: &str) -> Result<(St
     let addresses = json::items(&object, &["status", "addresses"]);
     let host = addresses.iter().find(|address| json::text(address, &["type"]) == "InternalIP").ok_or_else(unreachable)?;
     Ok((json::text(host, &["address"]).to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::StreamExt;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use std::convert::Infallible;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_agent_says_is_wrong_is_bounded() {
+        let chunk = || Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b'x'; 1_000])));
+        let brief = StreamBody::new(futures::stream::iter([chunk(), chunk()]));
+        assert_eq!(error_text(brief).await.len(), 2_000);
+        let endless = StreamBody::new(futures::stream::iter((0..).map(|_| chunk())));
+        assert_eq!(error_text(endless).await.len(), ERROR_BYTES_MAX / 1_000 * 1_000);
+        let stuck = StreamBody::new(futures::stream::iter([chunk()]).chain(futures::stream::pending()));
+        assert_eq!(error_text(stuck).await.len(), 1_000);
+    }
 }

@@ -7,7 +7,6 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use registry::kind::Kind;
-use registry::state::Stored;
 use serde_json::Value;
 
 use crate::negotiate::Encoding;
@@ -30,6 +29,27 @@ pub(crate) fn reply(code: StatusCode, content_type: &'static str, body: Body) ->
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    reply
+}
+
+/// How an answer counts while it is sent; without a mark it holds as many bytes as it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Its bytes are those of the store, or are made while they are sent.
+    Shared,
+    /// It lasts as long as its client likes; who opens such streams counts them.
+    LongRunning,
+}
+
+/// Marks an answer whose bytes are not its own.
+pub(crate) fn shared(mut reply: Reply) -> Reply {
+    reply.extensions_mut().insert(Kept::Shared);
+    reply
+}
+
+/// Marks an answer that lasts as long as its client likes.
+pub(crate) fn long_running(mut reply: Reply) -> Reply {
+    reply.extensions_mut().insert(Kept::LongRunning);
     reply
 }
 
@@ -64,11 +84,22 @@ pub(crate) fn error(status: &Status) -> Reply {
     reply
 }
 
-/// Adds warnings: one header each.
+/// The most characters that all warnings of an answer have together, and each of them when they have more; as kube-apiserver.
+const WARNINGS_CHARS_MAX: usize = 4 << 10;
+const WARNING_CHARS_MAX: usize = 256;
+
+/// Adds warnings: one header each, none twice, and not more than clients take.
 pub(crate) fn warn(mut reply: Reply, warnings: &[String]) -> Reply {
-    for warning in warnings {
-        let clean: String = warning.chars().filter(|c| !c.is_control()).collect();
-        let quoted = clean.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut seen = std::collections::BTreeSet::new();
+    let distinct: Vec<&String> = warnings.iter().filter(|warning| seen.insert(*warning)).collect();
+    let whole = distinct.iter().map(|warning| warning.chars().take(WARNINGS_CHARS_MAX + 1).count()).sum::<usize>();
+    let each = if whole <= WARNINGS_CHARS_MAX { WARNINGS_CHARS_MAX } else { WARNING_CHARS_MAX };
+    let mut left = WARNINGS_CHARS_MAX;
+    for warning in distinct {
+        let shown: String = warning.chars().take(each).filter(|c| !c.is_control()).collect();
+        let Some(rest) = left.checked_sub(shown.chars().count()) else { break };
+        left = rest;
+        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             reply.headers_mut().append(WARNING, value);
         }
@@ -96,13 +127,6 @@ pub(crate) fn push_object(out: &mut BytesMut, prefix: &str, stored: &[u8]) {
     out.extend_from_slice(&stored[1..]);
 }
 
-/// Returns a stored object with its type.
-pub(crate) fn object_bytes(prefix: &str, stored: &Stored) -> Bytes {
-    let mut out = BytesMut::with_capacity(prefix.len() + stored.bytes.len());
-    push_object(&mut out, prefix, &stored.bytes);
-    out.freeze()
-}
-
 /// Returns an object with `apiVersion` and `kind` of its kind.
 pub(crate) fn typed(kind: &Kind, mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
@@ -110,4 +134,26 @@ pub(crate) fn typed(kind: &Kind, mut object: Value) -> Value {
         members.insert("kind".into(), kind.resource.kind.clone().into());
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(warnings: &[String]) -> Vec<usize> {
+        let reply = warn(text(StatusCode::OK, ""), warnings);
+        reply.headers().get_all(WARNING).iter().map(HeaderValue::len).collect()
+    }
+
+    #[test]
+    fn warnings_are_bounded() {
+        let texts = |count: usize, length: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{number:05}{}", "x".repeat(length - 5))).collect()
+        };
+        let frame = "299 - \"\"".len();
+        assert_eq!(warned(&["one".into(), "two".into(), "one".into()]), [frame + 3, frame + 3]);
+        assert_eq!(warned(&texts(2, 2_000)), [frame + 2_000, frame + 2_000], "what fits is shown whole");
+        assert_eq!(warned(&texts(100_000, 100)), [frame + 100; 40]);
+        assert_eq!(warned(&texts(30, 1_000_000)), [frame + 256; 16]);
+    }
 }

@@ -13,29 +13,34 @@ use api::status::Status;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName};
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use machine::Rng;
 use registry::authz::Identity;
 use registry::query::Parameters;
 use runtime::Clock;
-use tokio::sync::Semaphore;
 
 use crate::auth::{self, PeerIdentity, Tokens};
 use crate::catalog::Catalog;
+use crate::connections::Visitor;
 use crate::handlers;
 use crate::hub::Hub;
+use crate::intake;
+use crate::load::Load;
 use crate::metrics::{Metrics, RequestLabels};
 use crate::negotiate::{self, Encoding, Form};
-use crate::reply::{self, Reply};
+use crate::pool::Pool;
+use crate::reply::{self, Kept, Reply};
 use crate::request::{self, Discovery, Route, Target};
 use crate::settings::Settings;
 use crate::signer::Signer;
 use crate::store::{Store, StoreError};
+use crate::streams::Streams;
 
-/// The largest body that is read.
-const BODY_MAX: usize = 3 << 20;
-/// Requests that are worked on at once; more are told to come back.
-const IN_FLIGHT_MAX: usize = 1_000;
+/// The most open watches of one identity.
+const WATCHES_OF_ONE_MAX: usize = 1_000;
+/// The most logs that are sent to one identity at once: each has a connection to an agent.
+const LOGS_OF_ONE_MAX: usize = 100;
+/// How many times its bytes the body of a request is charged: it is decoded, changed and judged as well.
+const BODY_FACTOR: usize = 4;
 
 /// An API server; clones are the same server.
 #[derive(Clone)]
@@ -48,13 +53,15 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) documents: handlers::documents::Documents,
-    pub(crate) watches: handlers::watch::Watches,
+    pub(crate) watches: Streams,
+    pub(crate) log_streams: Streams,
     pub(crate) logs: Option<crate::logs::AgentDialer>,
     pub(crate) tokens: Option<Tokens>,
     pub(crate) signer: Signer,
     catalog: RwLock<Arc<Catalog>>,
     rng: Mutex<Rng>,
-    in_flight: Semaphore,
+    load: Load,
+    pool: Pool,
     /// Whether the server's own controllers have seen everything once.
     pub(crate) synced: AtomicBool,
     pub(crate) stopping: AtomicBool,
@@ -114,12 +121,14 @@ impl Server {
             settings: parts.settings,
             metrics,
             documents: handlers::documents::Documents::default(),
-            watches: handlers::watch::Watches::default(),
+            watches: Streams::new("watches", WATCHES_OF_ONE_MAX),
+            log_streams: Streams::new("logs", LOGS_OF_ONE_MAX),
             logs: parts.logs,
             tokens: parts.token_file.map(Tokens::new),
             signer: parts.signer,
             rng: Mutex::new(Rng::new(parts.seed)),
-            in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            load: Load::default(),
+            pool: Pool::default(),
             synced: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })))
@@ -171,13 +180,10 @@ impl Server {
         let mut labels = self.labels(&route, &parts.method, &parameters);
         let answer = match self.admit(&parts, &route) {
             Err(status) => Err(status),
-            Ok(identity) => match Limited::new(body, BODY_MAX).collect().await {
-                Err(error) if error.is::<LengthLimitError>() => {
-                    Err(Status::too_large(format!("Request entity too large: limit is {BODY_MAX}")))
-                }
-                Err(error) => Err(Status::bad_request(format!("the body cannot be read: {error}"))),
-                Ok(body) => self.answer(parts, parameters, body.to_bytes(), identity, route).await,
-            },
+            // Anybody may ask these: they are answered without a look at the body, and however much is in flight.
+            Ok(_) if route == Route::Version => Ok(handlers::documents::version()),
+            Ok(_) if matches!(route, Route::Health(..)) => Ok(handlers::health::health(self, &route, &parameters)),
+            Ok(identity) => self.answer(parts, parameters, body, identity, route).await,
         };
         let mut answer = answer.unwrap_or_else(|status| reply::error(&status));
         let audit_id = audit_id.unwrap_or_else(|| registry::meta::uuid(&mut self.rng()));
@@ -200,11 +206,16 @@ impl Server {
             })
         };
         let identity = auth::authenticate(parts.extensions.get::<PeerIdentity>(), &parts.headers, by_token)?;
-        match identity {
-            Some(identity) => Ok(identity),
-            None if open => Ok(Identity { user: "system:anonymous".into(), ..Identity::default() }),
-            None => Err(Status::unauthorized()),
+        let identity = match identity {
+            Some(identity) => identity,
+            None if open => Identity { user: "system:anonymous".into(), ..Identity::default() },
+            None => return Err(Status::unauthorized()),
+        };
+        if !open && let Some(visitor) = parts.extensions.get::<Visitor>() {
+            visitor.make_known();
         }
+        auth::refuse_impersonation(&identity, &parts.headers)?;
+        Ok(identity)
     }
 
     /// Returns what a request is counted as. Only what is served has a name here: paths are the client's to invent, and the
@@ -226,33 +237,61 @@ impl Server {
         }
     }
 
-    async fn answer(
+    async fn answer<B>(
         &self,
         parts: http::request::Parts,
         parameters: Parameters,
-        body: Bytes,
+        body: B,
         identity: Identity,
         route: Route,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Status>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut permit = self.0.load.enter(&identity.user, parts.extensions.get::<OwnProcess>().is_some())?;
         let discovery = matches!(route, Route::Discovery(Discovery::Core | Discovery::Groups));
         let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let free_form = matches!(route, Route::Metrics | Route::Health(..) | Route::OpenApi(_))
+        let free_form = matches!(route, Route::Metrics | Route::OpenApi(_))
             || matches!(&route, Route::Resource(target) if target.subresource == "log");
         let (encoding, form) = if free_form { (Encoding::Json, Form::Whole) } else { negotiate::negotiate(accept, discovery)? };
-        let call = Call { method: parts.method, parameters, headers: parts.headers, body, identity, encoding, form };
-        let _permit = self
-            .0
-            .in_flight
-            .try_acquire()
-            .map_err(|_| Status::too_many_requests("too many requests at once, please try again later"))?;
+        let mut call =
+            Call { method: parts.method, parameters, headers: parts.headers, body: Bytes::new(), identity, encoding, form };
+        let mut reply = match &route {
+            Route::Resource(target) => {
+                let asked = handlers::admit(self, target, &call)?;
+                if intake::has_body(&call.method) {
+                    call.body = intake::read(body, &call.headers, &mut permit).await?;
+                    permit.charge(call.body.len() * (BODY_FACTOR - 1))?;
+                }
+                let size = asked.size(self, target, &call);
+                self.0.pool.run(size, handlers::resource(self, &asked, target, &call)).await?
+            }
+            route => self.0.pool.run(usize::MAX, async { self.document(route, &call) }).await?,
+        };
+        let kept = reply.extensions_mut().remove::<Kept>();
+        if kept == Some(Kept::LongRunning) {
+            return Ok(reply);
+        }
+        permit.settle();
+        if kept != Some(Kept::Shared) {
+            let bytes = http_body::Body::size_hint(reply.body()).lower();
+            let charged = permit.charge(usize::try_from(bytes).unwrap_or(usize::MAX));
+            // What was written was written, and the client must hear of it.
+            if matches!(call.method, Method::GET | Method::HEAD) {
+                charged?;
+            }
+        }
+        Ok(reply.map(|body| permit.hold(body)))
+    }
+
+    /// Answers with a document about the server.
+    fn document(&self, route: &Route, call: &Call) -> Result<Reply, Status> {
         match route {
-            Route::Version => Ok(handlers::documents::version()),
-            Route::Health(which, check) => Ok(handlers::health::health(self, which, &check, &call)),
             Route::Metrics => Ok(handlers::health::metrics(self)),
-            Route::Discovery(what) => handlers::documents::discovery(self, &what, &call),
-            Route::OpenApi(rest) => handlers::documents::openapi(self, &rest, &call),
-            Route::Resource(target) => handlers::resource(self, &target, &call).await,
-            Route::Unknown => Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n")),
+            Route::Discovery(what) => handlers::documents::discovery(self, what, call),
+            Route::OpenApi(rest) => handlers::documents::openapi(self, rest, call),
+            _ => Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n")),
         }
     }
 }
@@ -276,6 +315,10 @@ fn scope(target: &Target) -> &'static str {
     }
 }
 
+/// Marks a request of a part of this process.
+#[derive(Clone, Copy)]
+struct OwnProcess;
+
 /// A server that answers in process, as one identity.
 #[derive(Clone)]
 pub struct InProcess {
@@ -298,6 +341,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let server = self.server.clone();
+        request.extensions_mut().insert(OwnProcess);
         // A wish for another identity (an Authorization header) is judged like any other.
         if !request.headers().contains_key(http::header::AUTHORIZATION) {
             request.extensions_mut().insert(PeerIdentity(self.identity.clone()));

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
+use registry::query::Parameters;
 
 use crate::reply::{self, Reply};
-use crate::server::{Call, Server};
+use crate::request::Route;
+use crate::server::Server;
 
 /// Answers `/livez`, `/readyz`, `/healthz`, and one check of them.
-pub(crate) fn health(server: &Server, which: &str, only: &str, call: &Call) -> Reply {
+pub(crate) fn health(server: &Server, route: &Route, parameters: &Parameters) -> Reply {
+    let Route::Health(which, only) = route else { return reply::text(StatusCode::NOT_FOUND, "404 page not found\n") };
+    let (which, only) = (*which, only.as_str());
     let ready = which == "readyz";
     let mut checks = vec![("ping", None), ("store-writable", server.0.hub.failed().then_some("the disk has failed"))];
     if ready {
@@ -18,13 +22,13 @@ pub(crate) fn health(server: &Server, which: &str, only: &str, call: &Call) -> R
         let stopping = server.0.stopping.load(Ordering::Relaxed);
         checks.push(("shutdown", stopping.then_some("the server is stopping")));
     }
-    let excluded: Vec<&str> = call.parameters.all("exclude").collect();
+    let excluded: Vec<&str> = parameters.all("exclude").collect();
     checks.retain(|(name, _)| !excluded.contains(name) && (only.is_empty() || only == *name));
     if checks.is_empty() {
         return reply::text(StatusCode::NOT_FOUND, "404 page not found\n");
     }
     let good = checks.iter().all(|(_, problem)| problem.is_none());
-    if good && call.parameters.get("verbose").is_none() {
+    if good && parameters.get("verbose").is_none() {
         return reply::text(StatusCode::OK, "ok");
     }
     let mut text = String::new();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::status::Status;
-use bytes::BytesMut;
 use http::StatusCode;
 use kinds::table;
 use registry::kind::Kind;
@@ -12,8 +11,9 @@ use registry::query::{self, Continue, ListQuery, Version};
 use registry::state::{Snapshot, Stored};
 use serde_json::{Value, json};
 
+use crate::listing::{Listing, Out};
 use crate::negotiate::{Encoding, Form};
-use crate::reply::{self, Reply, object_bytes, push_object, type_prefix, typed};
+use crate::reply::{self, Reply, type_prefix, typed};
 use crate::request::Target;
 use crate::server::{Call, Server};
 
@@ -49,10 +49,11 @@ pub(crate) async fn wait_for(server: &Server, wanted: u64) -> Result<(), Status>
 }
 
 /// Shows an object as it is stored, in the form that the client wants.
-pub(crate) fn show_stored(server: &Server, kind: &Arc<Kind>, call: &Call, code: StatusCode, stored: &Stored) -> Reply {
+pub(crate) fn show_stored(server: &Server, kind: &Arc<Kind>, call: &Call, code: StatusCode, stored: &Arc<Stored>) -> Reply {
     let plain = call.form == Form::Whole && call.encoding == Encoding::Json && !call.parameters.flag("pretty");
     if plain && kind.resource.group != "events.k8s.io" {
-        return reply::json(code, object_bytes(&type_prefix(kind), stored));
+        let body = Listing::stored("", type_prefix(kind), vec![Arc::clone(stored)], "").boxed();
+        return reply::shared(reply::reply(code, "application/json", body));
     }
     show(server, kind, call, code, stored.object())
 }
@@ -99,19 +100,22 @@ pub(crate) fn render_table(
 ) -> Value {
     let include = table::Include::parse(call.parameters.text("includeObject")).unwrap_or_default();
     let now = server.0.clock.now();
-    let kind_name = kind.resource.kind.as_str();
     let own = kind.custom().map(|custom| custom.version.columns.columns());
-    let all = own.unwrap_or_else(|| table::columns(kind_name));
+    let all = own.unwrap_or_else(|| table::columns(&kind.resource.kind));
     let mut shown = if columns { table::Table::new(version, include, all) } else { table::Table::continued(version, include) };
     for object in objects {
-        let object = typed(kind, object.clone());
-        let row = match kind.custom() {
-            Some(custom) => custom.version.columns.row(&object, now),
-            None => table::row(kind_name, &object, now),
-        };
-        shown.push(row, &object);
+        push_row(kind, &mut shown, object.clone(), now);
     }
     shown.finish(metadata)
+}
+
+fn push_row(kind: &Kind, table: &mut table::Table, object: Value, now: machine::Time) {
+    let object = typed(kind, object);
+    let row = match kind.custom() {
+        Some(custom) => custom.version.columns.row(&object, now),
+        None => table::row(&kind.resource.kind, &object, now),
+    };
+    table.push(row, &object);
 }
 
 /// One page of a list.
@@ -130,7 +134,7 @@ pub(crate) async fn list(server: &Server, kind: &Arc<Kind>, target: &Target, cal
     }
     let snapshot = snapshot_for(server, &query)?;
     let page = page(kind, target, &snapshot, query)?;
-    Ok(show_page(server, kind, call, &page))
+    show_page(server, kind, call, page)
 }
 
 fn snapshot_for(server: &Server, query: &ListQuery) -> Result<Snapshot, Status> {
@@ -196,58 +200,70 @@ impl Page {
     }
 }
 
-fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: &Page) -> Reply {
-    let objects = || -> Vec<Value> { page.items.iter().map(|stored| stored.object()).collect() };
+/// The largest page that is made as a whole, in bytes of what is stored; forms that no program asks for are made so.
+const WHOLE_PAGE_MAX: usize = 4 << 20;
+
+fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: Page) -> Result<Reply, Status> {
+    let streams = call.encoding == Encoding::Json && !call.parameters.flag("pretty");
+    if !streams && page.items.iter().map(|stored| stored.bytes.len()).sum::<usize>() > WHOLE_PAGE_MAX {
+        return Err(Status::too_large(
+            "the list is too large for this form: ask for pages (limit=100), or for JSON without pretty=true",
+        ));
+    }
+    let (header, rows) = header(kind, call, &page);
+    let mut item = item_renderer(server, kind, call);
+    if !streams {
+        let mut list = header;
+        list[rows] = page.items.iter().map(|stored| item(stored.object())).collect();
+        return Ok(finish(call, StatusCode::OK, &list));
+    }
+    let text = header.to_string();
+    let head = format!("{},\"{rows}\":[", text.strip_suffix('}').expect("a header is an object with members"));
+    let plain = matches!(call.form, Form::Whole | Form::Aggregated(_)) && kind.resource.group != "events.k8s.io";
+    let listing = if plain {
+        let prefix = if kind.resource.custom { type_prefix(kind) } else { "{".to_owned() };
+        Listing::stored(&head, prefix, page.items, "]}")
+    } else {
+        let render = move |stored: &Stored, out: &mut Out| out.copy(item(stored.object()).to_string().as_bytes());
+        Listing::new(&head, page.items, "]}", Box::new(render))
+    };
+    Ok(reply::shared(reply::reply(StatusCode::OK, "application/json", listing.boxed())))
+}
+
+/// Returns a list without its items, and the name of the member that they go into.
+fn header(kind: &Kind, call: &Call, page: &Page) -> (Value, &'static str) {
     match call.form {
         Form::Table(version) => {
-            finish(call, StatusCode::OK, &render_table(server, kind, call, version, &objects(), page.metadata(), true))
+            let own = kind.custom().map(|custom| custom.version.columns.columns());
+            let columns = own.unwrap_or_else(|| table::columns(&kind.resource.kind));
+            let mut header = table::Table::new(version, table::Include::default(), columns).finish(page.metadata());
+            header.as_object_mut().expect("a table is an object").remove("rows");
+            (header, "rows")
         }
         Form::Metadata(version) => {
-            let items: Vec<Value> = objects().iter().map(|object| json!({"metadata": object["metadata"]})).collect();
-            let list = json!({
-                "apiVersion": format!("meta.k8s.io/{version}"), "kind": "PartialObjectMetadataList",
-                "metadata": page.metadata(), "items": items,
-            });
-            finish(call, StatusCode::OK, &list)
+            let type_ = format!("meta.k8s.io/{version}");
+            (json!({"apiVersion": type_, "kind": "PartialObjectMetadataList", "metadata": page.metadata()}), "items")
         }
         Form::Whole | Form::Aggregated(_) => {
-            let plain =
-                call.encoding == Encoding::Json && kind.resource.group != "events.k8s.io" && !call.parameters.flag("pretty");
-            if plain {
-                return reply::json(StatusCode::OK, list_bytes(kind, page).freeze());
-            }
-            let items: Vec<Value> = objects()
-                .into_iter()
-                .map(|object| if kind.resource.custom { typed(kind, object) } else { outward(kind, object) })
-                .collect();
-            let list = json!({
-                "apiVersion": kind.resource.api_version(), "kind": kind.resource.list_kind,
-                "metadata": page.metadata(), "items": items,
-            });
-            finish(call, StatusCode::OK, &list)
+            let (version, name) = (kind.resource.api_version(), &kind.resource.list_kind);
+            (json!({"apiVersion": version, "kind": name, "metadata": page.metadata()}), "items")
         }
     }
 }
 
-/// Puts the stored bytes of a page together; nothing is parsed.
-fn list_bytes(kind: &Kind, page: &Page) -> BytesMut {
-    let size: usize = page.items.iter().map(|stored| stored.bytes.len() + 80).sum();
-    let mut out = BytesMut::with_capacity(size + 300);
-    let resource = &kind.resource;
-    let head = format!(
-        "{{\"kind\":{:?},\"apiVersion\":{:?},\"metadata\":{},\"items\":[",
-        resource.list_kind,
-        resource.api_version(),
-        page.metadata()
-    );
-    out.extend_from_slice(head.as_bytes());
-    let prefix = if resource.custom { type_prefix(kind) } else { "{".to_owned() };
-    for (index, stored) in page.items.iter().enumerate() {
-        if index > 0 {
-            out.extend_from_slice(b",");
+/// Returns what makes one item of a list out of a stored object.
+fn item_renderer(server: &Server, kind: &Arc<Kind>, call: &Call) -> impl FnMut(Value) -> Value + Send + 'static {
+    let (kind, form) = (Arc::clone(kind), call.form);
+    let include = table::Include::parse(call.parameters.text("includeObject")).unwrap_or_default();
+    let now = server.0.clock.now();
+    move |object| match form {
+        Form::Table(version) => {
+            let mut one = table::Table::continued(version, include);
+            push_row(&kind, &mut one, object, now);
+            one.finish(Value::Null)["rows"][0].take()
         }
-        push_object(&mut out, &prefix, &stored.bytes);
+        Form::Metadata(_) => json!({"metadata": object["metadata"]}),
+        Form::Whole | Form::Aggregated(_) if kind.resource.custom => typed(&kind, object),
+        Form::Whole | Form::Aggregated(_) => outward(&kind, object),
     }
-    out.extend_from_slice(b"]}");
-    out
 }

@@ -1,7 +1,7 @@
 //! Watch streams: what is there, then what changes, one JSON line each.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::json;
@@ -24,9 +24,8 @@ use crate::negotiate::{Encoding, Form};
 use crate::reply::{self, Body, Reply, push_object, type_prefix, typed};
 use crate::request::Target;
 use crate::server::{Call, Server};
+use crate::streams::Place;
 
-/// The most open watches of one identity; a client that leaks them is told, instead of taking the server down.
-const WATCHES_PER_IDENTITY: usize = 1_000;
 /// How often an idle watcher learns the revision, before jitter.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before its end a watcher learns the revision once more.
@@ -34,39 +33,26 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a timeout lasts this long at least, and at most twice that.
 const DEFAULT_LIFE: Duration = Duration::from_secs(30 * 60);
 
-/// Counts the open watches of each identity.
-#[derive(Clone, Default)]
-pub(crate) struct Watches(Arc<Mutex<BTreeMap<String, usize>>>);
+/// No watch lasts longer than this, whatever its client asks for.
+const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The place of one watch.
 struct Slot {
-    watches: Watches,
-    user: String,
+    _place: Place,
     server: Server,
     resource: String,
 }
 
-impl Watches {
-    fn open(&self, server: &Server, user: &str, resource: &str) -> Result<Slot, Status> {
-        let mut counts = self.0.lock().expect("no code panics while it holds the counts");
-        let count = counts.entry(user.to_owned()).or_default();
-        if *count >= WATCHES_PER_IDENTITY {
-            return Err(Status::too_many_requests(format!("user {user:?} has {count} watches open already; close some first")));
-        }
-        *count += 1;
+impl Slot {
+    fn open(server: &Server, user: &str, resource: &str) -> Result<Slot, Status> {
+        let place = server.0.watches.open(user)?;
         server.0.metrics.watch_opened(resource);
-        Ok(Slot { watches: self.clone(), user: user.to_owned(), server: server.clone(), resource: resource.to_owned() })
+        Ok(Slot { _place: place, server: server.clone(), resource: resource.to_owned() })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut counts = self.watches.0.lock().expect("no code panics while it holds the counts");
-        if let Some(count) = counts.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.user);
-            }
-        }
         self.server.0.metrics.watch_closed(&self.resource);
     }
 }
@@ -78,7 +64,7 @@ pub(crate) fn watch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &C
         query.fields.requirements.push(("metadata.name".into(), target.name.clone(), true));
     }
     let matcher = crate::handlers::matcher(kind, query.labels, query.fields)?;
-    let slot = server.0.watches.open(server, &call.identity.user, &kind.resource.plural)?;
+    let slot = Slot::open(server, &call.identity.user, &kind.resource.plural)?;
     let since = match query.start {
         WatchStart::After(revision) => Some(revision),
         WatchStart::Present | WatchStart::Streaming(_) => None,
@@ -102,7 +88,11 @@ pub(crate) fn watch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &C
         }
     }
     let mut rng = server.rng();
-    let life = query.timeout_seconds.map_or_else(|| DEFAULT_LIFE.mul_f64(1.0 + rng.fraction()), Duration::from_secs);
+    let life = query.timeout_seconds.map_or_else(
+        || DEFAULT_LIFE.mul_f64(1.0 + rng.fraction()),
+        // A number of the client: not every one of them can be added to an instant.
+        |seconds| Duration::from_secs(seconds).min(LIFE_MAX),
+    );
     let started = Instant::now();
     let stream = Stream {
         slot,
@@ -125,7 +115,7 @@ pub(crate) fn watch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &C
 
 fn stream_reply(call: &Call, body: Body) -> Reply {
     let content_type = if call.encoding == Encoding::Yaml { "application/yaml" } else { "application/json" };
-    reply::reply(StatusCode::OK, content_type, body)
+    reply::long_running(reply::reply(StatusCode::OK, content_type, body))
 }
 
 fn initial<'a>(snapshot: &'a Snapshot, prefix: &'a str, matcher: &'a Matcher) -> impl Iterator<Item = Arc<Stored>> + 'a {

@@ -4,7 +4,10 @@
 
 mod clients;
 mod controller;
+mod node_role;
 mod objects;
+mod overload;
 mod plane;
+mod raw;
 mod restarts;
 mod watches;

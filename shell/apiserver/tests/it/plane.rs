@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::FeatureGates;
-use apiserver::{Authority, FileStore, Parts, Role, Server, Settings, Store, StoreError, kubeconfig, tls_config};
+use apiserver::{Authority, Credentials, FileStore, Parts, Role, Server, Settings, Store, StoreError, kubeconfig, tls_config};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use registry::authz::Identity;
@@ -81,7 +81,8 @@ impl Plane {
         let token = stop.clone();
         let serving = runtime.spawn(async move {
             let server = open(Box::new(store), true);
-            server.start(&[], token.clone()).await.unwrap();
+            let definitions: Vec<_> = api::crds::ALL.iter().map(|text| serde_saphyr::from_str(text).unwrap()).collect();
+            server.start(&definitions, token.clone()).await.unwrap();
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             ready.send(()).unwrap();
             apiserver::serve(server, listener, tls, token).await;
@@ -101,9 +102,19 @@ impl Plane {
         self.live();
     }
 
+    /// Returns where the server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the credentials of a role.
+    pub(crate) fn credentials(&self, role: &Role) -> Credentials {
+        self.authority.client(role).unwrap()
+    }
+
     /// Returns a client of the administrator.
     pub(crate) async fn client(&self) -> Client {
-        let credentials = self.authority.client(&Role::Admin).unwrap();
+        let credentials = self.credentials(&Role::Admin);
         let url = format!("https://{}", self.address);
         let text = kubeconfig(&url, self.authority.certificate(), "admin", &credentials);
         let config = Kubeconfig::from_yaml(&text).unwrap();
