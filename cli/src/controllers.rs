@@ -9,7 +9,7 @@ use controllers::{ControllersConfig, endpointslices};
 use kube::Client;
 use machine::Rng;
 use prometheus_client::registry::Registry;
-use runtime::Clock;
+use runtime::{Clock, Informers};
 
 use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
 use crate::error::Failure;
@@ -103,7 +103,8 @@ impl ControllersArgs {
         let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let (work_clock, work_host) = (clock.clone(), host.clone());
-        let config = move |client| ControllersConfig {
+        let config = move |client: Client| ControllersConfig {
+            informers: Informers::new(client.clone(), metrics.api.clone()),
             client,
             clock: work_clock,
             host: work_host,

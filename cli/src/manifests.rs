@@ -2,11 +2,16 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kube::Client;
+use runtime::{RequestError, requests};
 use serde_json::Value;
 
 use crate::error::Failure;
+
+/// An answer that takes longer never comes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An object of a manifest, and where it stands.
 pub(crate) struct Manifest {
@@ -79,9 +84,9 @@ pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'stat
     let object = &manifest.object;
     let (version, kind) = (api::json::text(object, &["apiVersion"]), api::json::text(object, &["kind"]));
     let name = api::json::text(object, &["metadata", "name"]);
-    let bad = |error: kube::Error| {
+    let bad = |error: RequestError| {
         let why = match error {
-            kube::Error::Api(status) => status.message.clone(),
+            RequestError::Refused(refusal) => refusal.message,
             other => other.to_string(),
         };
         Failure::no(format!("{}: {kind} {name:?}: {why}", manifest.source))
@@ -95,8 +100,8 @@ pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'stat
         Some(api::json::text(object, &["metadata", "namespace"])).filter(|text| !text.is_empty()).unwrap_or("default");
     let collection = if namespaced { format!("{root}/namespaces/{namespace}/{plural}") } else { format!("{root}/{plural}") };
     let place = format!("{collection}/{name}");
-    match get(client, &place).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {
+    match requests::get_opt::<Value>(client, &place, TIMEOUT).await.map_err(bad)? {
+        None => {
             runtime::request(
                 client,
                 http::Method::POST,
@@ -107,8 +112,7 @@ pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'stat
             .map_err(bad)?;
             Ok("created")
         }
-        Err(error) => Err(bad(error)),
-        Ok(before) => {
+        Some(before) => {
             let after = runtime::request(client, http::Method::PATCH, &format!("{place}?fieldManager=lifesign-up"), object)
                 .await
                 .map_err(bad)?;
@@ -118,17 +122,9 @@ pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'stat
     }
 }
 
-async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
-    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
-}
-
 /// Finds the resource of a kind: its plural name, and whether it lives in namespaces.
-async fn resource(client: &Client, root: &str, kind: &str) -> Result<Option<(String, bool)>, kube::Error> {
-    let list = match get(client, root).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        other => other?,
-    };
+async fn resource(client: &Client, root: &str, kind: &str) -> Result<Option<(String, bool)>, RequestError> {
+    let Some(list) = requests::get_opt::<Value>(client, root, TIMEOUT).await? else { return Ok(None) };
     let found = api::json::items(&list, &["resources"])
         .iter()
         .find(|entry| api::json::text(entry, &["kind"]) == kind && !api::json::text(entry, &["name"]).contains('/'));

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Pod;
-use futures::StreamExt;
-use kube::Client;
-use kube::runtime::watcher;
 use machine::Time;
-use runtime::{Clock, Seen};
+use runtime::{Clock, Informers, Seen};
 use tokio_util::sync::CancellationToken;
 
 /// What was last said of a pod, and since when it is known.
@@ -18,8 +15,8 @@ struct Known {
 }
 
 /// Tells on stderr what becomes of pods, until told to stop.
-pub(crate) async fn watch(client: Client, clock: Clock, stop: CancellationToken) {
-    let mut pods = std::pin::pin!(runtime::watch(runtime::objects::<Pod>(&client, ""), watcher::Config::default()));
+pub(crate) async fn watch(informers: Informers, clock: Clock, stop: CancellationToken) {
+    let mut pods = informers.follow::<Pod>();
     let mut known: BTreeMap<String, Known> = BTreeMap::new();
     loop {
         let seen = tokio::select! {
@@ -28,14 +25,13 @@ pub(crate) async fn watch(client: Client, clock: Clock, stop: CancellationToken)
         };
         let now = clock.now();
         match seen {
-            None => return,
-            Some(Seen::Synced) => {}
-            Some(Seen::Deleted(pod)) => {
+            Seen::ListBegins | Seen::Synced => {}
+            Seen::Deleted(pod) => {
                 if known.remove(&pod.view.metadata.key()).is_some() {
                     eprintln!("pod {}: gone", pod.view.metadata.key());
                 }
             }
-            Some(Seen::Applied(pod)) => {
+            Seen::Applied(pod) => {
                 let state = state(&pod.view);
                 let key = pod.view.metadata.key();
                 let entry = known.entry(key.clone()).or_insert(Known { state: String::new(), since: now });

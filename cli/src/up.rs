@@ -16,7 +16,7 @@ use processes::container::ShimProgram;
 use prometheus_client::registry::Registry;
 use proxy::drain::Drains;
 use registry::authz::Identity;
-use runtime::{Clock, EventWriter, chain};
+use runtime::{Clock, EventWriter, Informers, Writer, chain};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -127,6 +127,7 @@ impl UpArgs {
         let services = ServiceRange::claim(&data_dir, self.service_cluster_ip_range)?;
         let mut registry = Registry::default();
         let metrics = controllers::Metrics::register(&mut registry);
+        let api_metrics = metrics.api.clone();
         let further_metrics = Some(Arc::new(registry));
         let settings = Settings { service_cidr: services.claim.cidr().parts(), further_metrics, ..Settings::default() };
         let tolerations = Arc::clone(&settings.tolerations);
@@ -142,16 +143,19 @@ impl UpArgs {
 
         let admin = client(&server, "lifesign-up");
         let parts_stop = CancellationToken::new();
-        let progress = progress::watch(admin.clone(), clock.clone(), parts_stop.clone()).map(Ok);
+        // One process, one informer for each kind.
+        let informers = Informers::whole::<api::Pod>(client(&server, "lifesign-informers"), api_metrics.clone());
+        let progress = progress::watch(informers.clone(), clock.clone(), parts_stop.clone()).map(Ok);
         parts.start("progress", parts_stop.clone(), Some(STOP_TIMEOUT), progress);
         let drains = Drains::default();
-        let proxy = self.proxy(&server, &clock, drains.clone(), parts_stop.clone())?.map(Ok);
+        let proxy = self.proxy(&server, &clock, (&informers, &api_metrics), drains.clone(), parts_stop.clone())?.map(Ok);
         parts.start("service-proxy", parts_stop.clone(), Some(STOP_TIMEOUT), proxy);
         let in_use: TolerationsInUse = Arc::new(move || tolerations.get());
-        let controllers = self.controllers(&server, &clock, metrics, in_use)?;
+        let controllers = self.controllers(&server, &clock, &informers, metrics, in_use)?;
         let controllers = controllers::run(controllers, parts_stop.clone()).map_err(Failure::bug);
         parts.start("controllers", parts_stop, Some(STOP_TIMEOUT), controllers);
-        let (agent, ready) = self.agent(&server, &clock, &data_dir, drains)?;
+        let (mut agent, ready) = self.agent(&server, &clock, &data_dir, drains)?;
+        (agent.informers, agent.metrics) = (informers, api_metrics);
         let agent_stop = stop.child_token();
         let agent = agent::run(agent, agent_stop.clone()).map_err(|error| Failure::usage(chain(&error)));
         parts.start("agent", agent_stop, None, agent);
@@ -172,12 +176,14 @@ impl UpArgs {
         &self,
         server: &Server,
         clock: &Clock,
+        informers: &Informers,
         metrics: controllers::Metrics,
         tolerations: TolerationsInUse,
     ) -> Result<ControllersConfig, Failure> {
         let options = self.profile.options();
         Ok(ControllersConfig {
             client: client(server, "lifesign-controllers"),
+            informers: informers.clone(),
             clock: clock.clone(),
             host: self.node.name()?,
             endpointslices: Some(self.slices.config(&self.server.feature_gates)?),
@@ -195,12 +201,14 @@ impl UpArgs {
         &self,
         server: &Server,
         clock: &Clock,
+        (informers, metrics): (&Informers, &runtime::Metrics),
         drains: Drains,
         stop: CancellationToken,
     ) -> Result<impl Future<Output = ()> + use<>, Failure> {
         let (client, node) = (client(server, "lifesign-proxy"), self.node.name()?);
-        let events = EventWriter::start(client.clone(), clock.clone(), "service-proxy", &node);
-        Ok(proxy::run(client, node, events, drains, stop))
+        let writer = Writer::new(client, clock.clone(), "lifesign-service-proxy", metrics.clone());
+        let events = EventWriter::start(writer.clone(), clock.clone(), "service-proxy", &node);
+        Ok(proxy::run(writer, informers.clone(), node, events, drains, stop))
     }
 
     /// Returns what the agent is told, and who is told when it is ready.

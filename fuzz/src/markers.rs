@@ -23,11 +23,11 @@ pub fn markers(bytes: &[u8]) {
     let node: NodePodProbe = serde_json::from_value(object.clone()).unwrap_or_default();
     run_agent(node.clone());
     let list = |key: &str| parsed.value[key].as_array().cloned().unwrap_or_default();
-    let markers = list("markers").into_iter().map(PodProbeMarker::from).map(Object::Marker);
+    let markers = list("markers").into_iter().map(PodProbeMarker::from).map(|marker| Object::Marker(marker.into()));
     let pods = list("pods").into_iter().filter_map(|pod: Value| serde_json::from_value::<Pod>(pod).ok());
-    let pods = pods.map(|pod| Object::Pod(Box::new(pod)));
+    let pods = pods.map(|pod| Object::Pod(pod.into()));
     let host = api::Node { metadata: node.metadata.clone(), ..api::Node::default() };
-    run_controller(markers.chain(pods).chain([Object::Node(host), Object::NodePodProbe(node)]).collect());
+    run_controller(markers.chain(pods).chain([Object::Node(host.into()), Object::NodePodProbe(node.into())]).collect());
 }
 
 fn run_agent(node: NodePodProbe) {

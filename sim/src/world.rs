@@ -14,6 +14,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::lease::duration_of;
 use api::pod::Toleration;
 use machine::{Machine, Rng, Time};
 use nodes::Evictor;
@@ -138,8 +139,8 @@ impl Node {
             deaths,
             next_death: 0,
             interval,
-            lease_sent: interval * 4,
-            lease_known: interval * 4,
+            lease_sent: duration_of(interval),
+            lease_known: duration_of(interval),
             ready: Ready::True,
             not_ready_since: None,
             dead_since: None,

@@ -1,12 +1,12 @@
 //! The API that a command about profiles speaks to: that of a plane on this machine, or that of a kubeconfig.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use api::config_node::ConfigNode;
 use clap::Args;
 use http::Method;
 use kube::Client;
+use runtime::RequestError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -16,8 +16,6 @@ use crate::error::Failure;
 /// Where the one object is.
 const CLUSTERS: &str = "/apis/config.openshift.io/v1/nodes";
 pub(super) const CLUSTER: &str = "/apis/config.openshift.io/v1/nodes/cluster";
-/// An answer that takes longer never comes.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which API.
 #[derive(Args, Clone)]
@@ -46,16 +44,15 @@ impl ApiArgs {
 pub(super) struct Api(pub(super) Client);
 
 impl Api {
-    async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, kube::Error> {
-        let call = runtime::request(&self.0, method, path, body);
-        tokio::time::timeout(TIMEOUT, call).await.unwrap_or_else(|late| Err(kube::Error::Service(Box::new(late))))
+    async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, RequestError> {
+        runtime::request(&self.0, method, path, body).await
     }
 
     /// Returns an object or a list; `None`: it is not there.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
         match self.call(Method::GET, path, &Value::Null).await {
             Ok(value) => serde_json::from_value(value).map(Some).map_err(|error| Failure::no(format!("{path}: {error}"))),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) if error.code() == Some(404) => Ok(None),
             Err(error) => Err(failure(error)),
         }
     }
@@ -74,14 +71,14 @@ impl Api {
     }
 
     /// Changes an object.
-    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value, kube::Error> {
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<Value, RequestError> {
         self.call(Method::PATCH, path, patch).await
     }
 
     /// Changes the object `cluster`; one that is missing is made.
     pub(super) async fn change(&self, patch: Value) -> Result<ConfigNode, Failure> {
         let answer = match self.call(Method::PATCH, CLUSTER, &patch).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {
+            Err(error) if error.code() == Some(404) => {
                 let mut object = json!({
                     "apiVersion": "config.openshift.io/v1", "kind": "Node", "metadata": {"name": "cluster"}, "spec": {},
                 });
@@ -99,13 +96,13 @@ impl Api {
     }
 }
 
-fn failure(error: kube::Error) -> Failure {
+fn failure(error: RequestError) -> Failure {
     match error {
-        kube::Error::Api(status) if status.code == 404 => {
+        error if error.code() == Some(404) => {
             Failure::no("this API has no nodes.config.openshift.io").hint("only a Lifesign plane and OpenShift have them")
         }
-        kube::Error::Api(status) => Failure::no(&status.message),
-        error => Failure::unreachable(format!("the API cannot be reached: {:#}", anyhow::Error::from(error)))
+        RequestError::Refused(refusal) => Failure::no(&refusal.message),
+        error => Failure::unreachable(format!("the API cannot be reached: {error}"))
             .hint("is the plane running, and is this its kubeconfig?"),
     }
 }

@@ -5,9 +5,7 @@ use api::config_node::{
     ANNOTATION_UNREACHABLE_SECONDS, ConfigNode, NAME,
 };
 use clap::Args;
-use futures::StreamExt;
-use kube::runtime::watcher;
-use runtime::Seen;
+use runtime::{Scope, Seen};
 use serde_json::{Value, json};
 
 use super::api::ApiArgs;
@@ -121,15 +119,14 @@ impl StatusArgs {
             show(&cluster, self.output)?;
             if self.watch {
                 let stop = signals::stop_on_signal()?;
-                let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-                let mut seen = std::pin::pin!(runtime::watch(runtime::objects::<ConfigNode>(&api.0, ""), named));
+                let mut events = runtime::watch::<ConfigNode>(&api.0, Scope::fields(format!("metadata.name={NAME}")));
                 let mut last = status_table(&cluster);
                 loop {
                     let seen = tokio::select! {
                         () = stop.cancelled() => return Ok(()),
-                        seen = seen.next() => seen,
+                        seen = events.next() => seen,
                     };
-                    if let Some(Seen::Applied(object)) = seen
+                    if let Seen::Applied(object) = seen
                         && status_table(&object.view) != last
                     {
                         last = status_table(&object.view);

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use api::Lease;
 use clap::Args;
-use futures::StreamExt;
-use kube::runtime::watcher;
 use machine::Time;
 use runtime::{Clock, Seen};
 use sim::{Gaps, Latency, Length, Link, Outage, Scope};
@@ -123,8 +121,7 @@ impl RecommendArgs {
         let began = clock.now();
         let until = began + self.watch_for;
         eprintln!("watching heartbeats for {}; Ctrl-C ends it early", api::duration::format(self.watch_for));
-        let leases = runtime::objects::<Lease>(&api.0, "kube-node-lease");
-        let mut leases = std::pin::pin!(runtime::watch(leases, watcher::Config::default()));
+        let mut leases = runtime::watch::<Lease>(&api.0, runtime::Scope::namespace("kube-node-lease"));
         let mut known: BTreeMap<String, (Option<api::Timestamp>, Option<Time>)> = BTreeMap::new();
         let (mut gaps, mut interval) = (Vec::new(), Duration::from_secs(10));
         loop {
@@ -133,10 +130,10 @@ impl RecommendArgs {
                 () = clock.sleep_until(Some(until)) => break,
                 seen = leases.next() => seen,
             };
-            let Some(Seen::Applied(lease)) = seen else { continue };
+            let Seen::Applied(lease) = seen else { continue };
             let (spec, now) = (&lease.view.spec, clock.now());
-            if let Some(seconds) = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
-                interval = Duration::from_secs(seconds) / 4;
+            if let Some(duration) = spec.duration() {
+                interval = api::lease::interval_of(duration);
             }
             // The first sight of a Lease says nothing about when it was renewed.
             let entry = known.entry(lease.view.metadata.name.clone()).or_insert((spec.renew_time, None));

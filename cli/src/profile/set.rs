@@ -6,10 +6,8 @@ use api::config_node::{
     ANNOTATION_APPLIED_PROFILE, ANNOTATION_PAUSED, ANNOTATION_RETRY, ANNOTATION_ROLLED_BACK_GENERATION, ConfigNode, NAME,
 };
 use clap::Args;
-use futures::StreamExt;
-use kube::runtime::watcher;
 use profiles::Target;
-use runtime::Seen;
+use runtime::{Scope, Seen};
 use serde_json::json;
 
 use super::api::{Api, ApiArgs};
@@ -83,11 +81,10 @@ pub(super) async fn wait_for(api: &Api, wanted: &str, cluster: &ConfigNode, time
 
 /// Waits until a wish is in force everywhere, telling what happens.
 async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> {
-    let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-    let mut seen = std::pin::pin!(runtime::watch(runtime::objects::<ConfigNode>(&api.0, ""), named));
+    let mut events = runtime::watch::<ConfigNode>(&api.0, Scope::fields(format!("metadata.name={NAME}")));
     let mut told: Vec<String> = Vec::new();
-    while let Some(seen) = seen.next().await {
-        let Seen::Applied(object) = seen else { continue };
+    loop {
+        let Seen::Applied(object) = events.next().await else { continue };
         let cluster = &object.view;
         let annotation = |name: &str| cluster.metadata.annotations.get(name).map_or("", String::as_str);
         if profiles::status::generation(&cluster.metadata) != generation {
@@ -120,7 +117,6 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
             return Ok(());
         }
     }
-    Err(Failure::bug("the watch ended"))
 }
 
 fn annotate(api: &ApiArgs, name: &str, value: Option<String>) -> Result<(), Failure> {

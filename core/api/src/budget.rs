@@ -25,6 +25,10 @@ impl Kind for PodDisruptionBudget {
     const KIND: &'static str = "PodDisruptionBudget";
     const PLURAL: &'static str = "poddisruptionbudgets";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// What a PodDisruptionBudget wants: one of the two numbers.

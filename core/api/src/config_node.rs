@@ -72,6 +72,10 @@ impl Kind for ConfigNode {
     const KIND: &'static str = "Node";
     const PLURAL: &'static str = "nodes";
     const SCOPE: Scope = Scope::Cluster;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 impl ConfigNode {

@@ -40,6 +40,10 @@ impl Kind for EndpointSlice {
     const KIND: &'static str = "EndpointSlice";
     const PLURAL: &'static str = "endpointslices";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 impl EndpointSlice {

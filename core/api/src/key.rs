@@ -1,4 +1,4 @@
-//! Names of objects, and which of two versions of an object is newer.
+//! Names of objects.
 
 use crate::ObjectMeta;
 
@@ -46,5 +46,5 @@ pub fn revision(metadata: &ObjectMeta) -> Option<u128> {
 /// A watch may deliver an old version after the answer to a write brought a newer one. Where revisions are not numbers,
 /// nothing is called old.
 pub fn is_stale(known: &ObjectMeta, new: &ObjectMeta) -> bool {
-    known.uid == new.uid && matches!((revision(known), revision(new)), (Some(known), Some(new)) if new < known)
+    new.is_older_than(known)
 }

@@ -1,9 +1,24 @@
 //! The Lease: heartbeats of nodes, and leader election.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 use crate::meta::{Kind, ObjectMeta, Scope};
+
+/// A node holds its Lease for as many heartbeats as this.
+const BEATS: u32 = 4;
+
+/// Returns how often a node beats that holds its Lease for so long.
+pub fn interval_of(lease_duration: Duration) -> Duration {
+    lease_duration / BEATS
+}
+
+/// Returns how long a node that beats so often holds its Lease.
+pub fn duration_of(interval: Duration) -> Duration {
+    interval.saturating_mul(BEATS)
+}
 
 /// A lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +36,10 @@ impl Kind for Lease {
     const KIND: &'static str = "Lease";
     const PLURAL: &'static str = "leases";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// Who holds a lease, and for how long.
@@ -42,4 +61,12 @@ pub struct LeaseSpec {
     /// How often the holder changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_transitions: Option<i64>,
+}
+
+impl LeaseSpec {
+    /// Returns how long it is held without renewal, if that is said and more than nothing.
+    pub fn duration(&self) -> Option<Duration> {
+        let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
 }

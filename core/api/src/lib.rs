@@ -36,6 +36,7 @@ pub mod selector;
 pub mod service;
 pub mod status;
 pub mod timestamp;
+pub mod tolerations;
 pub mod workload;
 pub mod write;
 
@@ -57,7 +58,7 @@ pub use selector::{FieldSelector, LabelSelector, Selector};
 pub use service::Service;
 pub use timestamp::Timestamp;
 pub use workload::{Deployment, ReplicaSet};
-pub use write::{Verb, Write, WriteError};
+pub use write::{Verb, Write, WriteError, WriteFailure};
 
 #[cfg(test)]
 mod laws;

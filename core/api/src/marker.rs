@@ -44,6 +44,10 @@ impl Kind for PodProbeMarker {
     const KIND: &'static str = "PodProbeMarker";
     const PLURAL: &'static str = "podprobemarkers";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// What a marker is to be.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Timestamp;
+use crate::key::revision;
 
 /// A kind of object: where it lives in the API.
 pub trait Kind {
@@ -18,6 +19,9 @@ pub trait Kind {
     const PLURAL: &'static str;
     /// Whether objects live in a namespace.
     const SCOPE: Scope;
+
+    /// Returns the metadata of an object.
+    fn metadata(&self) -> &ObjectMeta;
 }
 
 /// Where objects of a kind live.
@@ -86,6 +90,19 @@ impl ObjectMeta {
     /// Returns whether the object is being deleted.
     pub fn deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
+    }
+
+    /// Returns whether this is another object, or a later state of the same: a watch may tell what an answer has overtaken.
+    /// Versions that are no numbers say nothing, so what came last counts.
+    pub fn is_newer_than(&self, known: &ObjectMeta) -> bool {
+        let versions = (revision(self), revision(known));
+        !matches!(versions, (Some(own), Some(known_version)) if self.uid == known.uid && own <= known_version)
+    }
+
+    /// Returns whether this is an earlier state of the same object.
+    pub fn is_older_than(&self, known: &ObjectMeta) -> bool {
+        let versions = (revision(self), revision(known));
+        matches!(versions, (Some(own), Some(known_version)) if self.uid == known.uid && own < known_version)
     }
 
     /// Returns `namespace/name`, or the name alone at cluster scope.

@@ -6,6 +6,9 @@ use crate::Timestamp;
 use crate::meta::{Condition, Kind, ObjectMeta, Scope, null_default};
 use crate::pod::Amounts;
 
+/// The label of a node of the control plane.
+pub const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
 /// The label with the zone that a node is in.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
@@ -27,6 +30,10 @@ impl Kind for Node {
     const KIND: &'static str = "Node";
     const PLURAL: &'static str = "nodes";
     const SCOPE: Scope = Scope::Cluster;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 impl Node {

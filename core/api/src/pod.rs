@@ -25,6 +25,10 @@ impl Kind for Pod {
     const KIND: &'static str = "Pod";
     const PLURAL: &'static str = "pods";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 impl Pod {
@@ -86,6 +90,9 @@ pub struct PodSpec {
     /// Who assigns it to a node.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
+    /// What must be taken away before it may be assigned.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    pub scheduling_gates: Vec<SchedulingGate>,
     /// Whether it shares the network of its node.
     #[serde(deserialize_with = "null_default")]
     pub host_network: bool,
@@ -99,6 +106,14 @@ pub struct PodSpec {
 
 /// Amounts by the name of their resource: `cpu`, `memory`, ...
 pub type Amounts = BTreeMap<String, Quantity>;
+
+/// What keeps a pod from being assigned to a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulingGate {
+    /// Its name.
+    pub name: String,
+}
 
 /// A condition that must be `True` for the pod to be ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,6 +23,10 @@ impl Kind for Service {
     const KIND: &'static str = "Service";
     const PLURAL: &'static str = "services";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// What a service is to be.
@@ -56,6 +60,27 @@ pub struct ServiceSpec {
     /// `None` (also when empty) or `ClientIP`.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub session_affinity: String,
+    /// How long a client stays with its endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_affinity_config: Option<SessionAffinityConfig>,
+}
+
+/// How clients stay with their endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionAffinityConfig {
+    /// By address of the client.
+    #[serde(rename = "clientIP", skip_serializing_if = "Option::is_none")]
+    pub client_ip: Option<ClientIpConfig>,
+}
+
+/// How clients stay with their endpoint, by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClientIpConfig {
+    /// For how long after their last connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i64>,
 }
 
 /// A port of a service.

@@ -29,6 +29,10 @@ impl Kind for ReplicaSet {
     const KIND: &'static str = "ReplicaSet";
     const PLURAL: &'static str = "replicasets";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// What a ReplicaSet is to be.
@@ -92,6 +96,10 @@ impl Kind for Deployment {
     const KIND: &'static str = "Deployment";
     const PLURAL: &'static str = "deployments";
     const SCOPE: Scope = Scope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// What a Deployment is to be.

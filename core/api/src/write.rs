@@ -1,5 +1,7 @@
 //! Requests to the API that a core wants sent, and how they can end.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::meta::Kind;
@@ -8,6 +10,8 @@ use crate::note::ObjectReference;
 /// A request that a core wants sent; a shell sends it as it is and tells how it ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
+    /// What the answer names; given by the core that counts its writes, else 0.
+    pub id: u64,
     /// API group; empty for the core group.
     pub group: &'static str,
     /// API version.
@@ -20,7 +24,7 @@ pub struct Write {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// `status`, or empty for the object itself.
+    /// `status`, `binding`, or empty for the object itself.
     pub subresource: &'static str,
     /// What to do.
     pub verb: Verb,
@@ -30,7 +34,9 @@ pub struct Write {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verb {
     /// Makes this object.
-    Create(Value),
+    Create(Body),
+    /// Replaces the object by this one.
+    Update(Body),
     /// Applies a JSON merge patch.
     Merge(Value),
     /// Applies a strategic merge patch; built-in kinds only.
@@ -39,14 +45,58 @@ pub enum Verb {
     Delete {
         /// The very object.
         uid: String,
+        /// How long it may take to end; `None`: as the object says.
+        grace_seconds: Option<i64>,
     },
+}
+
+impl Verb {
+    /// Returns the deletion of the very object with this uid.
+    pub fn delete(uid: impl Into<String>) -> Verb {
+        Verb::Delete { uid: uid.into(), grace_seconds: None }
+    }
+
+    /// Returns the verb of the API.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Verb::Create(_) => "create",
+            Verb::Update(_) => "update",
+            Verb::Merge(_) | Verb::Strategic(_) => "patch",
+            Verb::Delete { .. } => "delete",
+        }
+    }
+}
+
+/// A whole object in a [`Write`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// As JSON.
+    Json(Value),
+    /// As the text of JSON, which the core keeps.
+    Encoded(Arc<Vec<u8>>),
+}
+
+impl From<Value> for Body {
+    fn from(value: Value) -> Body {
+        Body::Json(value)
+    }
 }
 
 impl Write {
     /// Returns a request for an object of kind `K`.
     pub fn to<K: Kind>(namespace: impl Into<String>, name: impl Into<String>, verb: Verb) -> Write {
         let (namespace, name) = (namespace.into(), name.into());
-        Write { group: K::GROUP, version: K::VERSION, kind: K::KIND, plural: K::PLURAL, namespace, name, subresource: "", verb }
+        Write {
+            id: 0,
+            group: K::GROUP,
+            version: K::VERSION,
+            kind: K::KIND,
+            plural: K::PLURAL,
+            namespace,
+            name,
+            subresource: "",
+            verb,
+        }
     }
 
     /// Returns this request, sent to the status subresource.
@@ -54,10 +104,37 @@ impl Write {
         Write { subresource: "status", ..self }
     }
 
+    /// Returns the path of the collection that the object is in.
+    pub fn collection(&self) -> String {
+        collection_path(self.group, self.version, &self.namespace, self.plural)
+    }
+
+    /// Returns the path that the request goes to, unless it creates something.
+    pub fn path(&self) -> String {
+        let object = format!("{}/{}", self.collection(), self.name);
+        if self.subresource.is_empty() { object } else { format!("{object}/{}", self.subresource) }
+    }
+
     /// Returns group and version as objects have them: `v1`, `apps.kruise.io/v1alpha1`.
     pub fn api_version(&self) -> String {
         api_version(self.group, self.version)
     }
+}
+
+/// Returns the path of a collection: `/api/v1/namespaces/shop/pods`; without a namespace of all of them.
+pub fn collection<K: Kind>(namespace: &str) -> String {
+    collection_path(K::GROUP, K::VERSION, namespace, K::PLURAL)
+}
+
+/// Returns the path of an object of kind `K`.
+pub fn object<K: Kind>(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", collection::<K>(namespace))
+}
+
+fn collection_path(group: &str, version: &str, namespace: &str, plural: &str) -> String {
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    format!("{root}{namespace}/{plural}")
 }
 
 /// Returns a reference to an object of kind `K`, for events.
@@ -91,7 +168,13 @@ pub enum WriteError {
     /// The server refuses the content (400, 422).
     #[error("the server refuses the content")]
     Invalid,
-    /// Anything that may pass: no answer, too many requests, no right, a broken server.
+    /// The namespace is being deleted: nothing can be made in it.
+    #[error("the namespace is being deleted")]
+    NamespaceTerminating,
+    /// We have no right to do it (401, 403).
+    #[error("there is no right to do it")]
+    Denied,
+    /// Anything that may pass: no answer, too many requests, a broken server.
     #[error("the request failed")]
     Failed,
 }
@@ -99,7 +182,7 @@ pub enum WriteError {
 impl WriteError {
     /// Returns whether the same request may succeed later.
     pub const fn is_retryable(self) -> bool {
-        matches!(self, WriteError::Failed)
+        matches!(self, WriteError::Failed | WriteError::Denied)
     }
 
     /// Returns one word for metrics.
@@ -107,8 +190,24 @@ impl WriteError {
         match self {
             WriteError::NotFound => "gone",
             WriteError::AlreadyExists | WriteError::Conflict => "conflict",
-            WriteError::Invalid => "refused",
+            WriteError::Invalid | WriteError::Denied | WriteError::NamespaceTerminating => "refused",
             WriteError::Failed => "failed",
         }
+    }
+}
+
+/// How a [`Write`] has failed, with what the server says for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct WriteFailure {
+    /// What it means.
+    pub error: WriteError,
+    /// What the server says.
+    pub message: String,
+}
+
+impl From<WriteFailure> for WriteError {
+    fn from(failure: WriteFailure) -> WriteError {
+        failure.error
     }
 }

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::{EndpointSlice, Node, ObjectMeta, Pod, Service};
+use api::{EndpointSlice, Node, ObjectMeta, Pod, Service, Verb};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use endpoints::controller::{Answer, Effect, Input, Op, Resource};
+use endpoints::controller::{Answer, Effect, Input, Resource};
 use endpoints::{Config, Controller, Settings};
 use machine::{Machine, Time};
 use serde_json::json;
@@ -90,25 +91,26 @@ impl Plane {
         while let Some(input) = inputs.pop() {
             self.controller.step(self.now, input, &mut self.effects);
             for effect in self.effects.drain(..) {
-                let Effect::Write(write) = effect else { continue };
+                let Effect::Write { write, .. } = effect else { continue };
                 self.writes += 1;
-                let answer = match write.op {
-                    Op::Create { body } => {
+                let answer = match write.verb {
+                    Verb::Create(body) => {
                         black_box(body);
                         let name = format!("web-{:05}", self.slices.len());
                         let meta = created(&name);
                         self.slices.insert(name, meta.clone());
                         Answer::Written(meta.into())
                     }
-                    Op::Update { name, body } => {
+                    Verb::Update(body) => {
                         black_box(body);
-                        let meta = self.slices.get_mut(&name).expect("it was created");
+                        let meta = self.slices.get_mut(&write.name).expect("it was created");
                         meta.generation += 1;
                         Answer::Written(meta.clone().into())
                     }
-                    Op::Delete { .. } => Answer::Deleted,
+                    Verb::Delete { .. } => Answer::Deleted,
+                    verb => panic!("{verb:?}"),
                 };
-                inputs.push(Some(Input::Answered { write: write.id, answer }));
+                inputs.push(Some(Input::Answered { id: write.id, answer }));
             }
         }
     }
@@ -139,8 +141,8 @@ fn learn(criterion: &mut Criterion) {
         let inputs: Vec<Pod> = (0..size).map(|number| pod(number, true)).collect();
         group.throughput(Throughput::Elements(size as u64)).sample_size(20);
         group.bench_function(BenchmarkId::from_parameter(size), |bench| {
-            let setup = || (Plane::new(0, Duration::ZERO), inputs.iter().cloned().map(Box::new).collect::<Vec<_>>());
-            let routine = |(mut plane, pods): (Plane, Vec<Box<Pod>>)| {
+            let setup = || (Plane::new(0, Duration::ZERO), inputs.iter().cloned().map(Arc::new).collect::<Vec<_>>());
+            let routine = |(mut plane, pods): (Plane, Vec<Arc<Pod>>)| {
                 pods.into_iter().for_each(|pod| plane.step(Input::Pod(pod)));
                 plane
             };
@@ -176,9 +178,9 @@ fn flip(criterion: &mut Criterion) {
                 // A stride visits slices in an order that no cache can guess.
                 let (round, number) = (turn / size, turn % size * 7_919 % size);
                 turn += 1;
-                Box::new(states[number][round % 2].clone())
+                Arc::new(states[number][round % 2].clone())
             };
-            let routine = |pod: Box<Pod>| {
+            let routine = |pod: Arc<Pod>| {
                 let before = plane.writes;
                 plane.step(Input::Pod(pod));
                 assert_eq!(plane.writes, before + 1, "exactly one slice is written");
@@ -218,7 +220,7 @@ fn recompute(criterion: &mut Criterion) {
 }
 
 /// A new pod, unready and ready, and the old one on its way out.
-type Replacement = ([Box<Pod>; 2], Box<Pod>);
+type Replacement = ([Arc<Pod>; 2], Arc<Pod>);
 
 fn rolling(criterion: &mut Criterion) {
     for (name, batch) in [("rolling", Duration::ZERO), ("rolling-by-100", Duration::from_secs(1))] {
@@ -227,8 +229,8 @@ fn rolling(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(size as u64)).sample_size(10);
             group.bench_function(BenchmarkId::from_parameter(size), |bench| {
                 let setup = || {
-                    let new = |number| [pod(size + number, false), pod(size + number, true)].map(Box::new);
-                    let steps: Vec<_> = (0..size).map(|number| (new(number), Box::new(leaving(number)))).collect();
+                    let new = |number| [pod(size + number, false), pod(size + number, true)].map(Arc::new);
+                    let steps: Vec<_> = (0..size).map(|number| (new(number), Arc::new(leaving(number)))).collect();
                     (Plane::synced(size, batch), steps)
                 };
                 let routine = |(mut plane, steps): (Plane, Vec<Replacement>)| {

@@ -5,7 +5,7 @@
 //! however many slices the Service has.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use api::endpointslice::{Endpoint, EndpointConditions};
@@ -25,30 +25,12 @@ pub fn kind(conditions: &EndpointConditions) -> usize {
     usize::from(conditions.is_ready()) * 4 + usize::from(conditions.is_serving()) * 2 + usize::from(conditions.is_terminating())
 }
 
-/// The JSON of a slice; copies share the bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Encoded(Arc<Vec<u8>>);
-
-impl Deref for Encoded {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl From<Encoded> for Vec<u8> {
-    fn from(encoded: Encoded) -> Vec<u8> {
-        Arc::unwrap_or_clone(encoded.0)
-    }
-}
-
 /// The endpoints of one slice, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     entries: Vec<Entry>,
     kinds: Kinds,
-    encoded: Encoded,
+    encoded: Arc<Vec<u8>>,
     /// Where the endpoints begin in it.
     begin: usize,
 }
@@ -80,8 +62,8 @@ impl Content {
     }
 
     /// Returns what the text is a part of.
-    pub fn encoded(&self) -> &Encoded {
-        &self.encoded
+    pub fn encoded(&self) -> Arc<Vec<u8>> {
+        Arc::clone(&self.encoded)
     }
 
     /// Reads the endpoints back.
@@ -213,7 +195,7 @@ impl<'a> Edit<'a> {
         self.added.iter().for_each(|piece| writer.add(piece, &self.own));
         let Writer { mut out, entries, kinds, begin } = writer;
         tail(&mut out);
-        Content { entries, kinds, encoded: Encoded(Arc::new(out)), begin }
+        Content { entries, kinds, encoded: Arc::new(out), begin }
     }
 
     /// Writes the endpoints alone.
@@ -284,7 +266,7 @@ mod tests {
             edit.push(id as u64, &record(pod, true), "default", Mode::None);
         }
         let first = edit.finish(b"[".to_vec(), |out| out.push(b']'));
-        let sent: Vec<Endpoint> = serde_json::from_slice(first.encoded()).unwrap();
+        let sent: Vec<Endpoint> = serde_json::from_slice(&first.encoded()).unwrap();
         assert_eq!(first.endpoints(), sent);
 
         let mut edit = Edit::of(&first);

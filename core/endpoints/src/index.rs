@@ -107,8 +107,8 @@ pub(crate) struct Index {
 /// What happened to a slice.
 #[derive(Clone, Debug)]
 pub(crate) enum SliceEvent {
-    Applied(Box<EndpointSlice>),
-    Deleted(Box<EndpointSlice>),
+    Applied(Arc<EndpointSlice>),
+    Deleted(Arc<EndpointSlice>),
 }
 
 impl SliceEvent {
@@ -154,7 +154,7 @@ impl Index {
     }
 
     /// Takes a pod; returns the Services to queue.
-    pub(crate) fn apply_pod(&mut self, now: Time, pod: Pod) -> Vec<ServiceKey> {
+    pub(crate) fn apply_pod(&mut self, now: Time, pod: &Pod) -> Vec<ServiceKey> {
         let space = match self.namespaces.get_key_value(pod.metadata.namespace.as_str()) {
             Some((space, _)) => Arc::clone(space),
             None => pod.metadata.namespace.as_str().into(),
@@ -290,7 +290,7 @@ impl Index {
                     let namespace = self.namespaces.entry(Arc::clone(&space)).or_default();
                     namespace.owners.insert(slice.metadata.name.as_str().into(), told.service.into());
                     namespace.services.entry(told.service.into()).or_default();
-                    news = self.change(&key(told.service), |entry| entry.observe(*slice)).unwrap_or(false);
+                    news = self.change(&key(told.service), |entry| entry.observe(&slice)).unwrap_or(false);
                 }
                 slice_services(was, Some(told), news).into_iter().map(key).collect()
             }
@@ -334,7 +334,7 @@ impl Index {
         let namespace = self.namespaces.get(space)?;
         let metadata = namespace.services.get(namespace.owners.get(name)?)?.slices.get(name).map(|slice| slice.meta.clone());
         match metadata {
-            Some(metadata) => Some(SliceEvent::Deleted(Box::new(EndpointSlice { metadata, ..EndpointSlice::default() }))),
+            Some(metadata) => Some(SliceEvent::Deleted(Arc::new(EndpointSlice { metadata, ..EndpointSlice::default() }))),
             None => {
                 // It was on its way out already.
                 self.disown(space, name);

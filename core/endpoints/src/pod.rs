@@ -75,17 +75,6 @@ impl From<&Pod> for PodRecord {
     }
 }
 
-impl From<Pod> for PodRecord {
-    fn from(mut pod: Pod) -> PodRecord {
-        let record = PodRecord::read(&pod);
-        PodRecord {
-            resource_version: std::mem::take(&mut pod.metadata.resource_version),
-            labels: Arc::new(std::mem::take(&mut pod.metadata.labels)),
-            ..record
-        }
-    }
-}
-
 impl PodRecord {
     /// Reads everything but what can be taken over.
     fn read(pod: &Pod) -> PodRecord {

@@ -4,11 +4,15 @@
 //! never decides. Everything here is plain arithmetic, so a test or the simulator can drive a core through hours in
 //! microseconds.
 
+mod back_off;
+mod bucket;
 mod groups;
 mod rng;
 mod time;
 mod work_queue;
 
+pub use back_off::BackOff;
+pub use bucket::Bucket;
 pub use groups::Groups;
 pub use rng::Rng;
 pub use time::Time;

@@ -1,6 +1,7 @@
 //! What one marker over 250 nodes with 40 pods each costs the controller: created, changed, deleted.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::marker::{NodePodProbe, PodProbeMarker};
@@ -46,9 +47,9 @@ fn cluster() -> (Controller, Time) {
     let now = Time::from_secs(1);
     let objects = nodes
         .into_iter()
-        .map(Object::Node)
-        .chain(objects.into_iter().map(Object::NodePodProbe))
-        .chain(pods.map(|pod| Object::Pod(Box::new(pod))));
+        .map(|node| Object::Node(node.into()))
+        .chain(objects.into_iter().map(|object| Object::NodePodProbe(Arc::new(object))))
+        .chain(pods.map(|pod| Object::Pod(pod.into())));
     let inputs = objects.map(Input::Applied).chain(Watched::ALL.map(Input::Synced));
     inputs.for_each(|input| controller.step(now, Some(input), &mut Vec::new()));
     let now = settle(&mut controller, now, Vec::new());
@@ -65,7 +66,7 @@ fn settle(controller: &mut Controller, mut now: Time, mut effects: Vec<Effect>) 
                 (Target::Node(name), Verb::Merge(patch)) => {
                     generation += 1;
                     let metadata = json!({"name": name, "uid": name, "generation": generation});
-                    Some(Object::NodePodProbe(read(json!({"metadata": metadata, "spec": patch["spec"]}))))
+                    Some(Object::NodePodProbe(Arc::new(read(json!({"metadata": metadata, "spec": patch["spec"]})))))
                 }
                 _ => None,
             };
@@ -91,14 +92,22 @@ fn one_marker(bench: &mut Criterion) {
         let end = settle(&mut controller, now, effects);
         (controller, end)
     };
-    let created = || Input::Applied(Object::Marker(marker(1)));
+    let created = || Input::Applied(Object::Marker(marker(1).into()));
     group.bench_function("created", |b| b.iter_batched(cluster, |c| black_box(apply(c, created())), BatchSize::PerIteration));
     let with = || apply(cluster(), created());
     group.bench_function("changed", |b| {
-        b.iter_batched(with, |c| black_box(apply(c, Input::Applied(Object::Marker(marker(2))))), BatchSize::PerIteration);
+        b.iter_batched(
+            with,
+            |c| black_box(apply(c, Input::Applied(Object::Marker(marker(2).into())))),
+            BatchSize::PerIteration,
+        );
     });
     group.bench_function("deleted", |b| {
-        b.iter_batched(with, |c| black_box(apply(c, Input::Deleted(Object::Marker(marker(1))))), BatchSize::PerIteration);
+        b.iter_batched(
+            with,
+            |c| black_box(apply(c, Input::Deleted(Object::Marker(marker(1).into())))),
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }
@@ -106,7 +115,7 @@ fn one_marker(bench: &mut Criterion) {
 fn one_pod(bench: &mut Criterion) {
     let (mut controller, now) = cluster();
     let mut effects = Vec::new();
-    controller.step(now, Some(Input::Applied(Object::Marker(marker(1)))), &mut effects);
+    controller.step(now, Some(Input::Applied(Object::Marker(marker(1).into()))), &mut effects);
     let mut now = settle(&mut controller, now, effects);
     let mut turn = 0u8;
     bench.bench_function("address of one of 10000 pods changes", |b| {
@@ -118,7 +127,7 @@ fn one_pod(bench: &mut Criterion) {
                 "status": {"phase": "Running", "podIP": format!("10.0.0.{turn}"), "conditions": [{"type": "Initialized", "status": "True"}]},
             }));
             let mut effects = Vec::new();
-            controller.step(now, Some(Input::Applied(Object::Pod(Box::new(pod)))), &mut effects);
+            controller.step(now, Some(Input::Applied(Object::Pod(pod.into()))), &mut effects);
             now = settle(&mut controller, now, effects);
         });
     });

@@ -6,13 +6,13 @@
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::marker::{ContainerProbe, ContainerProbeState, NodePodProbe, PodProbe, PodProbeMarker};
 use api::{Node, Pod};
 
 use crate::mark::{ProbeResult, Trigger};
 use crate::{Compiled, Key, Marked, Reason, entries};
-use api::key::is_stale;
 use machine::Groups;
 
 /// The label that tells a virtual node, on which no agent runs.
@@ -48,7 +48,7 @@ pub(crate) struct MarkerEntry {
 
 /// A pod and what the markers want of it.
 pub(crate) struct PodEntry {
-    pub(crate) pod: Pod,
+    pub(crate) pod: Arc<Pod>,
     pub(crate) marked: Marked,
     /// Markers that select it, in order of precedence.
     pub(crate) markers: Vec<Key>,
@@ -82,7 +82,7 @@ pub(crate) struct Cache {
     pub(crate) markers: BTreeMap<Key, MarkerEntry>,
     pub(crate) pods: BTreeMap<Key, PodEntry>,
     pub(crate) nodes: BTreeMap<String, NodeFacts>,
-    pub(crate) node_pod_probes: BTreeMap<String, NodePodProbe>,
+    pub(crate) node_pod_probes: BTreeMap<String, Arc<NodePodProbe>>,
     /// Pods by node.
     pods_on: Groups<String, Key>,
     /// Pods by the markers that own marks on them.
@@ -102,7 +102,7 @@ impl Cache {
         let (mut pods, mut nodes, mut contributes) = (BTreeSet::new(), BTreeMap::new(), contributes);
         if let Some(old) = self.markers.get_mut(&key) {
             let known = &old.compiled.marker;
-            if is_stale(&known.metadata, &marker.metadata) {
+            if marker.metadata.is_older_than(&known.metadata) {
                 return;
             }
             contributes |= old.contributes && known.metadata.uid == marker.metadata.uid;
@@ -174,9 +174,9 @@ impl Cache {
     }
 
     /// Takes the object of a node. Pods whose states changed, or became usable, must be marked.
-    pub(crate) fn apply_node_pod_probe(&mut self, object: NodePodProbe, changes: &mut Changes) {
+    pub(crate) fn apply_node_pod_probe(&mut self, object: Arc<NodePodProbe>, changes: &mut Changes) {
         let name = object.metadata.name.clone();
-        if self.node_pod_probes.get(&name).is_some_and(|old| is_stale(&old.metadata, &object.metadata)) {
+        if self.node_pod_probes.get(&name).is_some_and(|old| object.metadata.is_older_than(&old.metadata)) {
             return;
         }
         let old = self.node_pod_probes.insert(name.clone(), object).unwrap_or_default();

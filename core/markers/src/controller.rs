@@ -9,11 +9,12 @@ mod nodes;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::marker::{NodePodProbe, PodProbeMarker};
 use api::{Node, Note, Pod, Write, WriteError};
-use machine::{Machine, Time, WorkQueue};
+use machine::{BackOff, Machine, Time, WorkQueue};
 
 use crate::Key;
 use crate::cache::{Cache, Changes};
@@ -30,20 +31,20 @@ const COALESCE_ENTRIES: usize = 500;
 const NODES_AT_ONCE: usize = 16;
 /// Pods written at the same time: enough to hide the round trip, few enough not to swamp a server.
 const PODS_AT_ONCE: usize = 64;
-/// The first and the longest wait after a failed request.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// The waits after failed requests.
+const RETRY: BackOff = BackOff { first: Duration::from_millis(500), last: Duration::from_secs(30) };
 
 /// An object of one of the kinds that the controller watches.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// A marker.
-    Marker(PodProbeMarker),
+    Marker(Arc<PodProbeMarker>),
     /// A pod.
-    Pod(Box<Pod>),
+    Pod(Arc<Pod>),
     /// A node.
-    Node(Node),
+    Node(Arc<Node>),
     /// The object of a node.
-    NodePodProbe(NodePodProbe),
+    NodePodProbe(Arc<NodePodProbe>),
 }
 
 /// A kind that the controller watches.
@@ -178,9 +179,9 @@ impl Controller {
             Object::Marker(marker) => {
                 let finalizers = &marker.metadata.finalizers;
                 let contributes = finalizers.iter().any(|finalizer| finalizer == api::marker::MARKER_FINALIZER);
-                self.cache.apply_marker(marker, contributes, changes);
+                self.cache.apply_marker(Arc::unwrap_or_clone(marker), contributes, changes);
             }
-            Object::Pod(pod) => self.cache.apply_pod(*pod, changes),
+            Object::Pod(pod) => self.cache.apply_pod(pod, changes),
             Object::Node(node) => self.cache.apply_node(&node, changes),
             Object::NodePodProbe(object) => self.cache.apply_node_pod_probe(object, changes),
         }
@@ -256,9 +257,4 @@ impl Machine for Controller {
         }
         [self.markers.deadline(), self.nodes.deadline(), self.pods.deadline()].into_iter().flatten().min()
     }
-}
-
-/// Returns how long to wait after the given number of failures before.
-fn back_off(failures: u32) -> Duration {
-    RETRY.0.saturating_mul(1 << failures.min(16)).min(RETRY.1)
 }

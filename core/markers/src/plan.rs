@@ -48,8 +48,8 @@ pub fn plan(markers: Vec<PodProbeMarker>, pods: Vec<Pod>, nodes: &[Node], node_p
     let (mut cache, mut ignored) = (Cache::default(), Changes::default());
     nodes.iter().for_each(|node| cache.apply_node(node, &mut ignored));
     markers.into_iter().for_each(|marker| cache.apply_marker(marker, true, &mut ignored));
-    pods.into_iter().for_each(|pod| cache.apply_pod(pod, &mut ignored));
-    node_pod_probes.into_iter().for_each(|object| cache.apply_node_pod_probe(object, &mut ignored));
+    pods.into_iter().for_each(|pod| cache.apply_pod(pod.into(), &mut ignored));
+    node_pod_probes.into_iter().for_each(|object| cache.apply_node_pod_probe(object.into(), &mut ignored));
     let names: BTreeSet<&String> = cache.nodes.keys().chain(cache.node_pod_probes.keys()).collect();
     let usable = |pod: &crate::cache::PodEntry| {
         let fresh = cache.results(pod).into_iter().filter(|result| result.fresh);

@@ -165,7 +165,7 @@ impl Beats {
 
     fn use_interval(&mut self, interval: Duration) {
         self.config.interval = interval;
-        self.lease_duration = interval.saturating_mul(4);
+        self.lease_duration = api::lease::duration_of(interval);
         self.interval_us = micros(interval).max(1);
         self.jitter_us = if self.config.jitter { self.interval_us.unsigned_abs() / 25 } else { 0 };
     }

@@ -20,8 +20,8 @@ impl Health {
     /// Returns the key of the taint.
     pub const fn key(self) -> &'static str {
         match self {
-            Health::NotReady => "node.kubernetes.io/not-ready",
-            Health::Unreachable => "node.kubernetes.io/unreachable",
+            Health::NotReady => api::tolerations::NOT_READY,
+            Health::Unreachable => api::tolerations::UNREACHABLE,
         }
     }
 

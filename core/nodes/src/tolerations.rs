@@ -1,86 +1,18 @@
 //! Tolerations: what admission adds, what a pod bears and for how long, how running pods follow a change of profile.
 
 use api::Pod;
-use api::json;
 use api::node::Taint;
 use api::pod::Toleration;
 use serde_json::Value;
 
-use crate::taints::Health;
-
-/// The seconds that a pod bears a health taint unless it says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Defaults {
-    /// `--default-not-ready-toleration-seconds`; may be negative, which counts as 0 when it is used.
-    pub not_ready_seconds: i64,
-    /// `--default-unreachable-toleration-seconds`; may be negative.
-    pub unreachable_seconds: i64,
-}
-
-impl Defaults {
-    const fn seconds(&self, health: Health) -> i64 {
-        match health {
-            Health::NotReady => self.not_ready_seconds,
-            Health::Unreachable => self.unreachable_seconds,
-        }
-    }
-
-    fn toleration(&self, health: Health) -> Toleration {
-        Toleration {
-            key: health.key().to_owned(),
-            operator: "Exists".to_owned(),
-            value: String::new(),
-            effect: "NoExecute".to_owned(),
-            toleration_seconds: Some(self.seconds(health)),
-        }
-    }
-}
-
-/// Returns what admission appends to the tolerations of a pod, on create and update of the pod itself.
-///
-/// Operator and value of what is there do not matter, as in Kubernetes: whoever names the taint has thought about it.
-pub fn missing(tolerations: &[Toleration], defaults: &Defaults) -> Vec<Toleration> {
-    let covers = |toleration: &Toleration, health: Health| {
-        (toleration.key.is_empty() || toleration.key == health.key())
-            && (toleration.effect.is_empty() || toleration.effect == "NoExecute")
-    };
-    let absent = |health: &Health| !tolerations.iter().any(|toleration| covers(toleration, *health));
-    Health::ALL.into_iter().filter(absent).map(|health| defaults.toleration(health)).collect()
-}
+pub use api::tolerations::{Defaults, missing, tolerates};
 
 /// Appends to a pod what admission adds; `operation` is the verb of the admission request, `subresource` empty for the pod.
 pub fn admit(pod: &mut Value, operation: &str, subresource: &str, defaults: &Defaults) {
     if !matches!(operation, "CREATE" | "UPDATE") || !subresource.is_empty() {
         return;
     }
-    let read = |item: &Value| Toleration {
-        key: json::text(item, &["key"]).to_owned(),
-        effect: json::text(item, &["effect"]).to_owned(),
-        ..Toleration::default()
-    };
-    let present: Vec<Toleration> = json::items(pod, &["spec", "tolerations"]).iter().map(read).collect();
-    let added = missing(&present, defaults);
-    if added.is_empty() {
-        return;
-    }
-    let spec = json::object_mut(pod, &["spec"]);
-    let list = spec.entry("tolerations").or_insert(Value::Null);
-    if !list.is_array() {
-        *list = Value::Array(Vec::new());
-    }
-    let list = list.as_array_mut().expect("made a list just above");
-    list.extend(added.into_iter().map(|toleration| serde_json::to_value(toleration).expect("plain data has a JSON form")));
-}
-
-/// Returns whether a toleration bears a taint.
-pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    (toleration.effect.is_empty() || toleration.effect == taint.effect)
-        && (toleration.key.is_empty() || toleration.key == taint.key)
-        && match toleration.operator.as_str() {
-            "" | "Equal" => toleration.value == taint.value,
-            "Exists" => true,
-            _ => false,
-        }
+    api::tolerations::admit(pod, defaults);
 }
 
 /// How long a NoExecute taint is borne.
@@ -116,8 +48,8 @@ pub fn retolerate(tolerations: &[Toleration], from: &Defaults, to: &Defaults) ->
     let moved: Vec<Toleration> = tolerations
         .iter()
         .map(|toleration| {
-            let health = Health::ALL.into_iter().find(|health| *toleration == from.toleration(*health));
-            health.map_or_else(|| toleration.clone(), |health| to.toleration(health))
+            let old = from.tolerations().iter().position(|default| toleration == default);
+            old.map_or_else(|| toleration.clone(), |place| to.tolerations()[place].clone())
         })
         .collect();
     (moved != tolerations).then_some(moved)

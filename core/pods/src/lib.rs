@@ -16,6 +16,7 @@ mod messages;
 mod notes;
 mod restore;
 mod schedule;
+pub mod scheduler;
 mod settings;
 mod start;
 mod status;

@@ -1,13 +1,14 @@
 //! Which node a pod goes to: the first Ready one that fits.
 //!
-//! A node fits if its labels match, its taints are borne, and what the pod requests is free. There is no score: this is for
+//! A node fits if its labels match, its taints are tolerated, and what the pod requests is free. There is no score: this is for
 //! planes of one or a few nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Quantity;
 use api::node::{Node, Taint};
-use api::pod::{Amounts, Container, Pod, Toleration};
+use api::pod::{Amounts, Container, Pod};
+use api::tolerations::tolerates;
 
 /// The taint that an unschedulable node has in effect; Kubernetes.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -31,19 +32,38 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds a pod; one that has finished takes nothing.
-    pub fn add(&mut self, pod: &Pod) {
-        if !pod.terminal() {
-            add(&mut self.requested, &pod_requests(pod));
-            self.pods += 1;
+    /// Returns what a pod takes; one that has finished takes nothing.
+    pub fn of(pod: &Pod) -> Usage {
+        if pod.terminal() { Usage::default() } else { Usage { requested: pod_requests(pod), pods: 1 } }
+    }
+
+    /// Adds what a pod takes.
+    pub fn add(&mut self, takes: &Usage) {
+        add(&mut self.requested, &takes.requested);
+        self.pods += takes.pods;
+    }
+
+    /// Takes away what a pod took.
+    pub fn remove(&mut self, takes: &Usage) {
+        for (name, amount) in &takes.requested {
+            if let Some(sum) = self.requested.get_mut(name) {
+                *sum = *sum - *amount;
+            }
         }
+        self.requested.retain(|_, sum| !sum.is_zero());
+        self.pods -= takes.pods;
+    }
+
+    /// Returns whether nothing is taken.
+    pub fn is_nothing(&self) -> bool {
+        self.pods == 0 && self.requested.is_empty()
     }
 
     /// Returns what pods take together, by the node that they are assigned to.
     pub fn by_node<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeMap<String, Usage> {
         let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
         for pod in pods.into_iter().filter(|pod| !pod.spec.node_name.is_empty()) {
-            usage.entry(pod.spec.node_name.clone()).or_default().add(pod);
+            usage.entry(pod.spec.node_name.clone()).or_default().add(&Usage::of(pod));
         }
         usage
     }
@@ -78,11 +98,11 @@ fn objections(pod: &Pod, requests: &Amounts, node: &Node, usage: &Usage) -> BTre
         against.insert("node(s) were not ready".to_owned());
     }
     let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-    if node.spec.unschedulable && !bears(pod, &cordon) {
+    if node.spec.unschedulable && !tolerated(pod, &cordon) {
         against.insert("node(s) were unschedulable".to_owned());
     }
-    let unborne = node.spec.taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
-    if let Some(taint) = unborne.filter(|taint| taint.key != UNSCHEDULABLE).find(|taint| !bears(pod, taint)) {
+    let untolerated = node.spec.taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+    if let Some(taint) = untolerated.filter(|taint| taint.key != UNSCHEDULABLE).find(|taint| !tolerated(pod, taint)) {
         against.insert(format!("node(s) had untolerated taint {{{}: {}}}", taint.key, taint.value));
     }
     if pod.spec.node_selector.iter().any(|(key, value)| node.metadata.labels.get(key) != Some(value)) {
@@ -101,22 +121,8 @@ fn objections(pod: &Pod, requests: &Amounts, node: &Node, usage: &Usage) -> BTre
     against
 }
 
-fn bears(pod: &Pod, taint: &Taint) -> bool {
+fn tolerated(pod: &Pod, taint: &Taint) -> bool {
     pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint))
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    if !toleration.effect.is_empty() && toleration.effect != taint.effect {
-        return false;
-    }
-    if !toleration.key.is_empty() && toleration.key != taint.key {
-        return false;
-    }
-    match toleration.operator.as_str() {
-        "" | "Equal" => !toleration.key.is_empty() && toleration.value == taint.value,
-        "Exists" => true,
-        _ => false,
-    }
 }
 
 /// Returns what a pod requests: what it takes while it runs, or at the worst moment of its initialization.

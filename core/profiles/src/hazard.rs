@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use api::lease::interval_of;
+
 /// A grace up to here may end before a client has noticed a dead connection and opened another (30 s + 15 s).
 const RECONNECT: Duration = Duration::from_secs(45);
 
@@ -109,7 +111,7 @@ pub struct Hazard {
 
 /// Returns what follows from the settings of a node.
 pub fn hazard(node: &NodeValues) -> Hazard {
-    let lease = node.lease_duration.map(|duration| duration / 4);
+    let lease = node.lease_duration.map(interval_of);
     let post = post_interval(node.update, node.report.unwrap_or(node.update));
     let interval = lease.map_or(post, |lease| lease.min(post));
     Hazard {

@@ -172,7 +172,7 @@ impl<'a> Rollout<'a> {
         let deleted = |draft: &&Draft<'_>| self.deleted.iter().any(|set| set.metadata.uid == draft.set.metadata.uid);
         plan.sets.extend(self.all().filter(|draft| !deleted(draft)).filter_map(|draft| draft.request(self.deployment)));
         for set in &self.deleted {
-            let verb = Verb::Delete { uid: set.metadata.uid.clone() };
+            let verb = Verb::delete(set.metadata.uid.clone());
             let write = Write::to::<ReplicaSet>(&set.metadata.namespace, &set.metadata.name, verb);
             plan.sets.push(Step { name: set.metadata.name.clone(), write, note: None });
         }
@@ -207,7 +207,7 @@ impl<'a> Rollout<'a> {
             body["spec"]["minReadySeconds"] = spec.min_ready_seconds.into();
         }
         let note = (replicas > 0).then(|| scaled(deployment, &name, 0, replicas));
-        Step { write: Write::to::<ReplicaSet>(&metadata.namespace, &name, Verb::Create(body)), name, note }
+        Step { write: Write::to::<ReplicaSet>(&metadata.namespace, &name, Verb::Create(body.into())), name, note }
     }
 }
 

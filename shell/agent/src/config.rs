@@ -13,7 +13,7 @@ use probe::{BackOffSteps, NodePolicy};
 use processes::addresses::{Cidr, ClaimError};
 use processes::container::ShimProgram;
 use proxy::drain::Drains;
-use runtime::Clock;
+use runtime::{Clock, Informers};
 use tokio::sync::oneshot;
 
 /// From heartbeat to heartbeat; kubelet `nodeStatusUpdateFrequency`.
@@ -32,6 +32,10 @@ pub type FreshClient = Arc<dyn Fn() -> Client + Send + Sync>;
 pub struct AgentConfig {
     /// The Kubernetes API, in process or over the network.
     pub client: Client,
+    /// What follows the API; it keeps the text of pods.
+    pub informers: Informers,
+    /// What is measured about the traffic with the API.
+    pub metrics: runtime::Metrics,
     /// Makes a client with connections of its own, for heartbeats whose first attempt got no answer; `None`: the same.
     pub fresh_client: Option<FreshClient>,
     /// The clock of the process.
@@ -106,6 +110,8 @@ impl AgentConfig {
     pub fn new(client: Client, clock: Clock, node_name: &str, data_dir: impl Into<PathBuf>, shim: ShimProgram) -> AgentConfig {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         AgentConfig {
+            informers: Informers::new(client.clone(), runtime::Metrics::default()).with_text::<api::Pod>(),
+            metrics: runtime::Metrics::default(),
             client,
             fresh_client: None,
             clock,
@@ -180,6 +186,6 @@ pub enum AgentError {
         node: String,
         /// What it says.
         #[source]
-        source: Box<kube::Error>,
+        source: Box<api::WriteFailure>,
     },
 }

@@ -2,36 +2,33 @@
 //!
 //! An attempt that gets no answer is not waited for: the next one goes its own way, and what is over is dropped.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::{Lease, Node, Timestamp, Verb, Write};
+use api::{Lease, Node, Timestamp, Verb, Write, WriteError, WriteFailure};
 use futures::StreamExt;
-use http::Method;
 use kube::Client;
-use kube::runtime::watcher;
-use machine::{Machine, Rng, Time};
+use machine::{Rng, Time};
 use nodes::Beats;
 use nodes::beats::{Config, Effect, Input};
-use runtime::{Clock, Seen, objects, watch};
+use runtime::{Answers, Clock, Informers, Seen, Shell, Writer};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::FreshClient;
 use crate::node::{NodeFacts, post_status, register};
-use crate::requests;
 
 /// Where the Leases of nodes are.
 const NAMESPACE: &str = "kube-node-lease";
 /// An attempt that has no answer by then never gets one; usually it is dropped before.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Answers that wait to be told to the machine: at most one per attempt and post.
-const ANSWERS: usize = 64;
 
 /// What the heartbeats need.
 pub(crate) struct Heartbeat {
     pub(crate) client: Client,
+    pub(crate) writer: Writer,
+    pub(crate) informers: Informers,
     pub(crate) fresh: Option<FreshClient>,
     pub(crate) clock: Clock,
     pub(crate) facts: NodeFacts,
@@ -44,65 +41,47 @@ pub(crate) struct Heartbeat {
     pub(crate) rng: Rng,
 }
 
+/// What is known of the Node.
+struct Known {
+    /// The very Node, to which the Lease belongs; empty: not seen yet.
+    uid: String,
+    /// Since when the node is ready.
+    ready_since: Time,
+}
+
 impl Heartbeat {
     /// Beats until told to stop.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let (answers, mut inbox) = mpsc::channel(ANSWERS);
-        let mut beats = Beats::new(self.clock.now(), Config::new(self.first), self.rng.clone());
-        let mut attempts: Vec<(u64, AbortHandle)> = Vec::new();
-        let own = watcher::Config::default().fields(&format!("metadata.name={}", self.facts.name));
-        let mut node = std::pin::pin!(watch::<Node>(objects(&self.client, ""), own));
-        let mut effects = Vec::new();
-        // The very Node, to which the Lease belongs; empty: not seen yet.
-        let mut uid = String::new();
-        loop {
-            let input = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                answer = inbox.recv() => answer,
-                seen = node.next() => {
-                    match &seen {
-                        Some(Seen::Applied(node)) => uid.clone_from(&node.view.metadata.uid),
-                        Some(Seen::Deleted(_)) => uid.clear(),
-                        Some(Seen::Synced) | None => {}
-                    }
-                    let inputs = seen.map(|seen| self.seen(seen)).unwrap_or_default();
-                    for input in inputs.into_iter().flatten() {
-                        beats.step(self.clock.now(), Some(input), &mut effects);
-                    }
-                    None
-                }
-                () = self.clock.sleep_until(beats.deadline()) => None,
-            };
-            beats.step(self.clock.now(), input, &mut effects);
-            for effect in effects.drain(..) {
-                match effect {
-                    Effect::Attempt { beat, fresh, lease_duration } => {
-                        attempts.push((beat, self.attempt(beat, fresh, lease_duration, &uid, answers.clone())));
-                    }
-                    Effect::Drop { beat: last } => attempts.retain(|(beat, attempt)| {
-                        let over = *beat <= last;
-                        if over {
-                            attempt.abort();
-                        }
-                        !over
-                    }),
-                    Effect::PostStatus => self.post(answers.clone(), stop.clone()),
-                }
-            }
-        }
-        for (_, attempt) in attempts {
-            attempt.abort();
-        }
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let name = self.facts.name.clone();
+        let own = format!("metadata.name={name}");
+        let node = self.informers.follow_where::<Node>(own, move |node| node.metadata.name == name);
+        let clock = self.clock.clone();
+        let mut beats = Beats::new(clock.now(), Config::new(self.first), self.rng.clone());
+        let known = Arc::new(Mutex::new(Known { uid: String::new(), ready_since: self.ready_since }));
+        let heartbeat = Arc::new(self);
+        let facts = node.flat_map(|seen| futures::stream::iter(heartbeat.seen(seen, &known).into_iter().flatten()));
+        let mut shell = Beating {
+            heartbeat: Arc::clone(&heartbeat),
+            known: Arc::clone(&known),
+            stop: stop.clone(),
+            attempts: Vec::new(),
+            post: None,
+        };
+        runtime::drive(&mut beats, &clock, &stop, facts, &mut shell).await;
     }
 
     /// Returns what the Node asks for: an interval, to be put right, or to be posted again because it is gone.
-    fn seen(&mut self, seen: Seen<Node>) -> [Option<Input>; 2] {
+    fn seen(&self, seen: Seen<Node>, known: &Mutex<Known>) -> [Option<Input>; 2] {
+        let mut known = known.lock().expect("no code panics while it holds what is known");
         let node = match seen {
             Seen::Applied(node) => node.view,
-            Seen::Deleted(_) => return [Some(Input::ReadyChanged), None],
-            Seen::Synced => return [None, None],
+            Seen::Deleted(_) => {
+                known.uid.clear();
+                return [Some(Input::ReadyChanged), None];
+            }
+            Seen::ListBegins | Seen::Synced => return [None, None],
         };
+        known.uid.clone_from(&node.metadata.uid);
         let interval = match api::config_node::told_interval(&node) {
             Ok(told) => Some(Input::SetInterval(told.unwrap_or(self.interval))),
             Err(text) => {
@@ -116,48 +95,75 @@ impl Heartbeat {
                 ready,
                 "the API does not show the node as ready; its status is posted again"
             );
-            self.ready_since = self.clock.now();
+            known.ready_since = self.clock.now();
         }
         [interval, Some(Input::StatusSeen { same: self.facts.shown_by(&node) })]
     }
 
-    fn attempt(
-        &self,
-        beat: u64,
-        fresh: bool,
-        lease_duration: Duration,
-        uid: &str,
-        answers: mpsc::Sender<Input>,
-    ) -> AbortHandle {
+    /// Renews the Lease. One that cannot be renewed has no answer: the next attempt goes its own way.
+    async fn attempt(self: Arc<Self>, beat: u64, fresh: bool, lease: Value) -> Input {
         let client = match &self.fresh {
             Some(make) if fresh => make(),
             _ => self.client.clone(),
         };
-        let lease = lease(&self.facts.name, uid, self.clock.now(), lease_duration);
-        let attempt = async move {
-            match renew(&client, lease).await {
-                Ok(()) => drop(answers.send(Input::Renewed { beat }).await),
-                Err(error) => tracing::warn!(beat, %error, "heartbeat without success"),
+        match renew(&self.writer, &client, lease).await {
+            Ok(()) => Input::Renewed { beat },
+            Err(error) => {
+                tracing::warn!(beat, %error, "heartbeat without success");
+                std::future::pending().await
             }
-        };
-        tokio::spawn(attempt).abort_handle()
+        }
     }
 
-    fn post(&self, answers: mpsc::Sender<Input>, stop: CancellationToken) {
-        let (client, facts) = (self.client.clone(), self.facts.clone());
-        let (now, since) = (self.clock.now(), self.ready_since);
-        tokio::spawn(async move {
-            let Err(error) = post_status(&client, &facts, now, since).await else { return };
-            tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
-            if requests::code(&error) == Some(404) {
-                // Somebody has deleted the Node under a running agent: it is put back, and told again what it is.
-                if let Err(error) = register(&client, &facts, &stop).await {
-                    tracing::warn!(node = facts.name, %error, "the node could not be registered again");
+    /// Posts the status. One that was posted has no answer.
+    async fn post(self: Arc<Self>, since: Time, stop: CancellationToken) -> Input {
+        let Err(failure) = post_status(&self.writer, &self.facts, self.clock.now(), since).await else {
+            return std::future::pending().await;
+        };
+        if failure.error == WriteError::NotFound {
+            // Somebody has deleted the Node under a running agent: it is put back, and told again what it is.
+            if let Err(error) = register(&self.writer, &self.facts, &stop).await {
+                tracing::warn!(node = self.facts.name, %error, "the node could not be registered again");
+            }
+        }
+        Input::PostFailed
+    }
+}
+
+/// Does what the beats say.
+struct Beating {
+    heartbeat: Arc<Heartbeat>,
+    known: Arc<Mutex<Known>>,
+    stop: CancellationToken,
+    attempts: Vec<(u64, AbortHandle)>,
+    /// The post that is under way, or was the last.
+    post: Option<AbortHandle>,
+}
+
+impl Shell<Beats> for Beating {
+    fn perform(&mut self, _: &Beats, effect: Effect, answers: &mut Answers<Input>) {
+        let heartbeat = Arc::clone(&self.heartbeat);
+        let known = self.known.lock().expect("no code panics while it holds what is known");
+        match effect {
+            Effect::Attempt { beat, fresh, lease_duration } => {
+                let lease = lease(&heartbeat.facts.name, &known.uid, heartbeat.clock.now(), lease_duration);
+                self.attempts.push((beat, answers.spawn(heartbeat.attempt(beat, fresh, lease))));
+            }
+            Effect::Drop { beat: last } => self.attempts.retain(|(beat, attempt)| {
+                let over = *beat <= last;
+                if over {
+                    attempt.abort();
+                }
+                !over
+            }),
+            Effect::PostStatus => {
+                let post = answers.spawn(heartbeat.post(known.ready_since, self.stop.clone()));
+                // A newer status says all that an older one does.
+                if let Some(before) = self.post.replace(post) {
+                    before.abort();
                 }
             }
-            // The loop may be gone.
-            let _ = answers.send(Input::PostFailed).await;
-        });
+        }
     }
 }
 
@@ -179,17 +185,16 @@ fn lease(node: &str, uid: &str, now: Time, duration: Duration) -> Value {
     lease
 }
 
-async fn renew(client: &Client, lease: Value) -> Result<(), kube::Error> {
+async fn renew(writer: &Writer, client: &Client, lease: Value) -> Result<(), WriteFailure> {
     let name = api::json::text(&lease, &["metadata", "name"]).to_owned();
-    let path = requests::path_of(&Write::to::<Lease>(NAMESPACE, name, Verb::Merge(Value::Null)));
     let mut patch = json!({"spec": lease["spec"]});
     if let Some(owners) = lease["metadata"].get("ownerReferences") {
         patch["metadata"] = json!({"ownerReferences": owners});
     }
-    match requests::send(client, Method::PATCH, &path, &patch, TIMEOUT).await {
-        Err(error) if requests::code(&error) == Some(404) => {
-            let folder = path.rsplit_once('/').map_or(path.as_str(), |(folder, _)| folder);
-            requests::send(client, Method::POST, folder, &lease, TIMEOUT).await.map(drop)
+    let to = |verb| Write::to::<Lease>(NAMESPACE, name.as_str(), verb);
+    match writer.perform_with(client, &to(Verb::Merge(patch)), TIMEOUT).await {
+        Err(WriteFailure { error: WriteError::NotFound, .. }) => {
+            writer.perform_with(client, &to(Verb::Create(lease.into())), TIMEOUT).await.map(drop)
         }
         other => other.map(drop),
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use api::{Node, Quantity, Timestamp};
-use http::Method;
+use api::{Node, Quantity, Timestamp, Verb, Write, WriteError, WriteFailure};
 use kube::Client;
 use machine::Time;
 use processes::addresses::Cidr;
+use runtime::Writer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::requests;
 
 /// The version of Kubernetes whose kubelet we stand in for.
 const KUBELET_VERSION: &str = concat!("v1.36.0+lifesign-", env!("CARGO_PKG_VERSION"));
-/// One request for the Node may take this long.
+/// Reading the Node may take this long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the Node object is made from.
@@ -33,9 +33,9 @@ pub(crate) struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Returns the path of the Node.
-    fn path(&self) -> String {
-        format!("/api/v1/nodes/{}", self.name)
+    /// Returns a request for the Node.
+    fn write(&self, verb: Verb) -> Write {
+        Write::to::<Node>("", self.name.as_str(), verb)
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
@@ -125,12 +125,9 @@ impl NodeFacts {
 
 /// Returns the Node of that name, if the API has one; asks until it answers. `None` also when told to stop.
 pub(crate) async fn stored(client: &Client, name: &str, stop: &CancellationToken) -> Option<Node> {
-    let path = format!("/api/v1/nodes/{name}");
-    let get = || requests::get(client, &path, TIMEOUT);
-    match requests::until_answered(stop, "read the node", get).await? {
-        Ok(value) => serde_json::from_value(value).ok(),
-        Err(_) => None,
-    }
+    let path = api::write::object::<Node>("", name);
+    let get = || runtime::requests::get_opt(client, &path, TIMEOUT);
+    requests::until_answered(stop, "read the node", get).await?.ok().flatten()
 }
 
 /// Returns since when a stored Node is ready, if it is.
@@ -140,13 +137,13 @@ pub(crate) fn ready_since(stored: Option<&Node>) -> Option<Time> {
 }
 
 /// Puts the Node into the API, or brings its labels up to date; asks until the API answers.
-pub(crate) async fn register(client: &Client, facts: &NodeFacts, stop: &CancellationToken) -> Result<(), AgentError> {
+pub(crate) async fn register(writer: &Writer, facts: &NodeFacts, stop: &CancellationToken) -> Result<(), AgentError> {
     let refused = |source| AgentError::Register { node: facts.name.clone(), source: Box::new(source) };
     let create = || async {
-        match requests::send(client, Method::POST, "/api/v1/nodes", &facts.object(), TIMEOUT).await {
-            Err(error) if requests::code(&error) == Some(409) => {
+        match writer.perform(&facts.write(Verb::Create(facts.object().into()))).await {
+            Err(WriteFailure { error: WriteError::AlreadyExists, .. }) => {
                 let labels = json!({"metadata": {"labels": facts.labels()}});
-                requests::send(client, Method::PATCH, &facts.path(), &labels, TIMEOUT).await
+                writer.perform(&facts.write(Verb::Merge(labels))).await
             }
             other => other,
         }
@@ -154,12 +151,12 @@ pub(crate) async fn register(client: &Client, facts: &NodeFacts, stop: &Cancella
     match requests::until_answered(stop, "register the node", create).await {
         Some(Err(error)) => return Err(refused(error)),
         Some(Ok(stored)) => {
-            let cidr = api::json::text(&stored, &["spec", "podCIDR"]);
-            if cidr != facts.pod_cidr.to_string() {
+            let stored: Node = stored.read().unwrap_or_default();
+            if stored.spec.pod_cidr != facts.pod_cidr.to_string() {
                 // Only for people: nobody routes to loopback addresses. The API may not let it change.
                 let cidr = facts.pod_cidr.to_string();
                 let patch = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
-                if let Err(error) = requests::send(client, Method::PATCH, &facts.path(), &patch, TIMEOUT).await {
+                if let Err(error) = writer.perform(&facts.write(Verb::Merge(patch))).await {
                     tracing::warn!(node = facts.name, pod_cidr = %facts.pod_cidr, %error, "the node shows another pod range");
                 }
             }
@@ -170,9 +167,8 @@ pub(crate) async fn register(client: &Client, facts: &NodeFacts, stop: &Cancella
 }
 
 /// Posts the status.
-pub(crate) async fn post_status(client: &Client, facts: &NodeFacts, now: Time, since: Time) -> Result<(), kube::Error> {
-    let path = format!("{}/status", facts.path());
-    requests::strategic(client, &path, &facts.status(now, since), TIMEOUT).await.map(drop)
+pub(crate) async fn post_status(writer: &Writer, facts: &NodeFacts, now: Time, since: Time) -> Result<(), WriteFailure> {
+    writer.perform(&facts.write(Verb::Strategic(facts.status(now, since))).status()).await.map(drop)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use machine::{Rng, Time};
 use processes::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use processes::layout::Layout;
 use proxy::drain::Drains;
-use runtime::{EventWriter, Tasks};
+use runtime::{EventWriter, Tasks, Writer};
 use rustix::fs::FlockOperation;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,8 @@ use crate::supervisor::{Adopted, Parts, Supervisor, Surround, adopt_all, letter_
 
 /// The address of the node: pods are processes of this machine.
 const HOST_IP: &str = "127.0.0.1";
+/// Whom managedFields and events name.
+const MANAGER: &str = "lifesign-agent";
 /// Heartbeat and endpoint end within moments of being told; what has not by then is dropped.
 const PARTS_END_WITHIN: Duration = Duration::from_secs(5);
 
@@ -55,10 +57,11 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         endpoint: address,
         max_pods: config.max_pods,
     };
-    node::register(&config.client, &facts, &stop).await?;
+    let writer = Writer::new(config.client.clone(), config.clock.clone(), MANAGER, config.metrics.clone());
+    node::register(&writer, &facts, &stop).await?;
     let ready_since = node::ready_since(stored.as_ref()).unwrap_or_else(|| config.clock.now());
     // Not only with the first beat: whoever sees a pod of this node run must find its logs.
-    if let Err(error) = node::post_status(&config.client, &facts, config.clock.now(), ready_since).await {
+    if let Err(error) = node::post_status(&writer, &facts, config.clock.now(), ready_since).await {
         tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
     }
     let mut rng = Rng::new(random_seed().map_err(unusable)?);
@@ -67,6 +70,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     let tasks = TaskTracker::new();
     let surround = Arc::new(Surround {
         client: config.client.clone(),
+        writer: writer.clone(),
         clock: config.clock.clone(),
         node: config.node_name.clone(),
         mail: mail.clone(),
@@ -87,7 +91,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     let endpoint = Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone());
     parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
     let told = stored.as_ref().and_then(|node| api::config_node::told_interval(node).ok().flatten());
-    let beating = heartbeat(&config, facts, told, ready_since, rng.fork()).run(stopped.clone());
+    let beating = heartbeat(&config, writer.clone(), facts, told, ready_since, rng.fork()).run(stopped.clone());
     parts_of_agent.spawn("heartbeat", beating.map(Ok));
     if let Some(tell) = config.on_ready.take() {
         // Whoever asked may have lost interest.
@@ -95,9 +99,15 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     }
     let drains = config.drain_wait.map(|_| {
         let given = config.drains.take();
-        given.unwrap_or_else(|| Drains::start(&config.client, stopped.clone()))
+        given.unwrap_or_else(|| {
+            let drains = Drains::default();
+            let following = drains.clone().follow(config.informers.clone(), stopped.clone());
+            parts_of_agent.spawn("drains", following.map(Ok));
+            drains
+        })
     });
     let parts = Parts {
+        informers: config.informers.clone(),
         surround,
         drains,
         inbox,
@@ -105,7 +115,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         settings: Arc::new(settings(&config)),
         adopted,
         metrics,
-        events: EventWriter::start(config.client.clone(), config.clock.clone(), "lifesign-agent", &config.node_name),
+        events: EventWriter::start(writer, config.clock.clone(), MANAGER, &config.node_name),
         on_stop: config.on_stop,
         network_probes: config.max_concurrent_network_probes,
         exec_probes: config.max_concurrent_exec_probes,
@@ -114,6 +124,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     tokio::select! {
         // A node whose heartbeat has ended only looks alive.
         ended = parts_of_agent.ended() => return Err(AgentError::Ended(ended.to_string())),
+        why = config.informers.failed() => return Err(AgentError::Ended(why)),
         () = Supervisor::run(parts, stop) => {}
     }
     stopped.cancel();
@@ -132,9 +143,18 @@ fn settings(config: &AgentConfig) -> pods::Settings {
     }
 }
 
-fn heartbeat(config: &AgentConfig, facts: NodeFacts, told: Option<Duration>, ready_since: Time, rng: Rng) -> Heartbeat {
+fn heartbeat(
+    config: &AgentConfig,
+    writer: Writer,
+    facts: NodeFacts,
+    told: Option<Duration>,
+    ready_since: Time,
+    rng: Rng,
+) -> Heartbeat {
     Heartbeat {
         client: config.client.clone(),
+        writer,
+        informers: config.informers.clone(),
         fresh: config.fresh_client.clone(),
         clock: config.clock.clone(),
         ready_since,

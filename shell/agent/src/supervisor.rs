@@ -16,20 +16,17 @@ mod views;
 mod writes;
 
 use std::collections::{BTreeSet, HashMap};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::marker::NodePodProbe;
 use api::pod::PodIp;
 use api::{Pod, Service};
-use futures::StreamExt;
-use kube::runtime::watcher;
 use machine::{Machine, Rng, Time};
 use pods::{Effect, Input, PodMachine};
 use processes::addresses::Pool;
 use proxy::drain::Drains;
-use runtime::{EventWriter, Obj, Seen, objects, watch};
+use runtime::{EventWriter, Informers, Obj, Seen};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +53,7 @@ const LAST_WRITES: Duration = Duration::from_secs(3);
 
 /// What the loop is made from.
 pub(crate) struct Parts {
+    pub(crate) informers: Informers,
     pub(crate) surround: Arc<Surround>,
     pub(crate) inbox: mpsc::Receiver<Mail>,
     pub(crate) pool: Pool,
@@ -104,7 +102,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     /// Runs pods until told to stop, and then until they have stopped.
     pub(crate) async fn run(parts: Parts, stop: CancellationToken) {
-        let (client, node) = (parts.surround.client.clone(), parts.surround.node.clone());
+        let (informers, node) = (parts.informers, parts.surround.node.clone());
         let (mut inbox, mut rng) = (parts.inbox, parts.rng);
         let mut this = Supervisor {
             drains: parts.drains,
@@ -129,11 +127,10 @@ impl Supervisor {
             due: Vec::new(),
         };
         this.reserve_adopted();
-        let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-        let mut pods = pin!(watch::<Pod>(objects(&client, ""), own));
-        let mut services = pin!(watch::<Service>(objects(&client, ""), watcher::Config::default()));
-        let named = watcher::Config::default().fields(&format!("metadata.name={node}"));
-        let mut node_pod_probes = pin!(watch::<NodePodProbe>(objects(&client, ""), named));
+        let (here, own, named) = (node.clone(), format!("spec.nodeName={node}"), format!("metadata.name={node}"));
+        let mut pods = informers.follow_where::<Pod>(own, move |pod| pod.spec.node_name == here);
+        let mut services = informers.follow::<Service>();
+        let mut node_pod_probes = informers.follow_where::<NodePodProbe>(named, move |object| object.metadata.name == node);
         let mut mail = Vec::with_capacity(BATCH);
         let mut give_up_at = None;
         let clock = this.surround.clock.clone();
@@ -146,9 +143,9 @@ impl Supervisor {
                         this.take(letter);
                     }
                 }
-                Some(seen) = pods.next() => this.pod_seen(seen),
-                Some(seen) = services.next() => this.service_seen(seen),
-                Some(seen) = node_pod_probes.next() => this.node_pod_probe_seen(seen),
+                seen = pods.next() => this.pod_seen(seen),
+                seen = services.next() => this.service_seen(seen),
+                seen = node_pod_probes.next() => this.node_pod_probe_seen(seen),
                 () = clock.sleep_until(deadline) => {}
                 () = clock.sleep_until(give_up_at) => break,
             }
@@ -206,31 +203,31 @@ impl Supervisor {
 
     fn pod_seen(&mut self, seen: Seen<Pod>) {
         match seen {
-            Seen::Applied(object) => self.pod_applied(*object),
+            Seen::Applied(object) => self.pod_applied(object),
             Seen::Deleted(object) => {
                 if let Some(key) = self.by_uid.get(&object.view.metadata.uid) {
                     self.step(*key, Some(Input::Gone));
                 }
             }
+            Seen::ListBegins => {}
             Seen::Synced => self.remove_orphans(),
         }
     }
 
     fn pod_applied(&mut self, object: Obj<Pod>) {
-        let Obj { view, raw, .. } = object;
-        let uid = view.metadata.uid.clone();
-        let raw = Arc::new(raw);
+        let uid = object.view.metadata.uid.clone();
         let key = match self.by_uid.get(&uid) {
             Some(key) => {
                 let key = *key;
+                let view = Box::new((*object.view).clone());
                 if let Some(local) = self.pods.get_mut(&key) {
-                    local.raw = raw;
+                    local.object = object;
                 }
-                self.step(key, Some(Input::Applied(Box::new(view))));
+                self.step(key, Some(Input::Applied(view)));
                 key
             }
             None if self.stopping => return,
-            None => match self.begin_pod(view, raw) {
+            None => match self.begin_pod(object) {
                 Some(key) => key,
                 None => return,
             },
@@ -239,7 +236,8 @@ impl Supervisor {
     }
 
     /// Takes a pod that is new to this agent.
-    fn begin_pod(&mut self, view: Pod, raw: Arc<serde_json::Value>) -> Option<u64> {
+    fn begin_pod(&mut self, object: Obj<Pod>) -> Option<u64> {
+        let view = (*object.view).clone();
         let uid = view.metadata.uid.clone();
         let Some(dir) = self.surround.layout.pod(&uid) else {
             tracing::warn!(pod = view.metadata.name, uid, "the uid of a pod cannot be the name of a directory");
@@ -263,7 +261,7 @@ impl Supervisor {
             "pod taken"
         );
         let machine = PodMachine::new(self.now(), view, adopted.found, Arc::clone(&self.settings), self.rng.fork());
-        let mut local = Local::new(machine, raw, dir, address);
+        let mut local = Local::new(machine, object, dir, address);
         local.take_over(adopted.running, &self.surround, key);
         self.pods.insert(key, local);
         self.by_uid.insert(uid, key);
@@ -273,9 +271,9 @@ impl Supervisor {
 
     fn service_seen(&mut self, seen: Seen<Service>) {
         match seen {
-            Seen::Applied(object) => drop(self.services.insert(object.view.metadata.key(), object.view)),
+            Seen::Applied(object) => drop(self.services.insert(object.view.metadata.key(), (*object.view).clone())),
             Seen::Deleted(object) => drop(self.services.remove(&object.view.metadata.key())),
-            Seen::Synced => {}
+            Seen::ListBegins | Seen::Synced => {}
         }
     }
 

@@ -13,10 +13,9 @@ use controllers::{ControllersConfig, Metrics};
 use futures::StreamExt;
 use http::Method;
 use kube::Client;
-use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, Obj, Seen, objects, watch};
+use runtime::{Clock, Informers, Obj, Scope, Seen, watch};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -44,8 +43,11 @@ async fn main() {
 
     let mut registry = Registry::default();
     let (on_ready, ready) = oneshot::channel();
+    let metrics = Metrics::register(&mut registry);
+    let worker = Client::new(server.service(Identity::internal("controllers")), "default");
     let config = ControllersConfig {
-        client: Client::new(server.service(Identity::internal("controllers")), "default"),
+        informers: Informers::new(worker.clone(), metrics.api.clone()),
+        client: worker,
         clock: Clock::system(),
         host: "here".to_owned(),
         endpointslices: None,
@@ -53,7 +55,7 @@ async fn main() {
         node_lifecycle: None,
         profile: None,
         markers: true,
-        metrics: Metrics::register(&mut registry),
+        metrics,
         on_ready: Some(on_ready),
     };
     let running = tokio::spawn(controllers::run(config, stop.clone()));
@@ -120,13 +122,13 @@ impl Bench {
             pod.view.metadata.labels.get("up").is_some_and(|up| up == "yes")
                 && conditions.iter().any(|condition| condition.type_ == "x.io/p" && condition.status == "True")
         };
-        let mut seen = std::pin::pin!(watch(objects::<Pod>(&self.client, ""), watcher::Config::default()));
+        let mut seen = watch::<Pod>(&self.client, Scope::default());
         let mut done = BTreeSet::new();
         while done.len() < NODES * PODS_PER_NODE {
-            if let Some(Seen::Applied(pod)) = seen.next().await
+            if let Seen::Applied(pod) = seen.next().await
                 && marked(&pod)
             {
-                done.insert(pod.view.metadata.name);
+                done.insert(pod.metadata.name.clone());
             }
         }
         self.print("250 reports, 10,000 pods marked", began.elapsed(), &before);
@@ -219,17 +221,17 @@ async fn until<T>(client: &Client, good: impl Fn(&BTreeMap<String, Obj<T>>) -> b
 where
     T: api::Kind + Clone + DeserializeOwned + Send + Sync + 'static,
 {
-    let mut seen = std::pin::pin!(watch(objects::<T>(client, ""), watcher::Config::default()));
+    let mut seen = watch::<T>(client, Scope::default());
     let (mut known, mut synced) = (BTreeMap::new(), false);
-    while let Some(seen) = seen.next().await {
-        match seen {
-            Seen::Applied(object) => drop(known.insert(object.metadata.name.clone().unwrap_or_default(), *object)),
-            Seen::Deleted(object) => drop(known.remove(object.metadata.name.as_deref().unwrap_or_default())),
+    loop {
+        match seen.next().await {
+            Seen::ListBegins => {}
+            Seen::Applied(object) => drop(known.insert(object.view.metadata().name.clone(), object)),
+            Seen::Deleted(object) => drop(known.remove(&object.view.metadata().name)),
             Seen::Synced => synced = true,
         }
         if synced && good(&known) {
             return;
         }
     }
-    panic!("the watch ended");
 }

@@ -1,7 +1,7 @@
 //! What every controller is given.
 
 use kube::Client;
-use runtime::{Clock, EventWriter};
+use runtime::{Clock, EventWriter, Informers, Writer};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -9,6 +9,10 @@ use tokio_util::sync::CancellationToken;
 pub struct Context {
     /// The API.
     pub client: Client,
+    /// What follows the API.
+    pub informers: Informers,
+    /// Writes in the name of the controller.
+    pub writer: Writer,
     /// The clock.
     pub clock: Clock,
     /// Writes events in the name of the controller.
@@ -20,19 +24,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns a context whose events come from `component` on `host`, and what is told when the controller is synced.
-    pub fn new(
-        client: &Client,
-        clock: &Clock,
-        component: &str,
-        host: &str,
-        stop: CancellationToken,
-    ) -> (Context, oneshot::Receiver<()>) {
-        let events = EventWriter::start(client.clone(), clock.clone(), component, host);
-        let (sender, receiver) = oneshot::channel();
-        (Context { client: client.clone(), clock: clock.clone(), events, stop, synced: Some(sender) }, receiver)
-    }
-
     /// Tells once that everything was seen.
     pub(crate) fn tell_synced(&mut self) {
         if let Some(tell) = self.synced.take() {

@@ -4,111 +4,101 @@
 
 mod metrics;
 mod rival;
-mod writes;
 
 use std::sync::Arc;
 
-use api::{Node, Pod, Service};
-use endpoints::controller::{Controller, Effect, Input, Resource};
+use api::{EndpointSlice, Node, ObjectMeta, Pod, Service, Verb, Write, WriteFailure};
+use endpoints::controller::{Answer, Controller, Effect, Input, Resource};
+use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
-use futures::{Stream, StreamExt};
-use kube::Client;
-use kube::runtime::watcher::Event;
-use machine::Machine;
-use runtime::Obj;
-use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use runtime::{Answers, Events, Informers, Seen, Shell};
+use serde::Deserialize;
 
 use crate::context::Context;
-use crate::requests::watch;
 
 pub use metrics::Metrics;
 pub use rival::rival;
 
-/// Requests that are under way at once, over all Services: one connection carries them, a burst is a first sync.
-const REQUESTS_MAX: usize = 32;
-
 /// Runs the controller until told to stop.
-pub async fn run(mut context: Context, config: endpoints::Config, metrics: Metrics) {
-    let mut controller = Controller::new(config);
-    let mut facts = facts(&context.client);
-    let mut writes = JoinSet::new();
-    let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
-    let mut effects = Vec::new();
-    loop {
-        let deadline = controller.deadline();
-        let input = tokio::select! {
-            biased; // answers first: they end syncs, so that what is new is judged from what is known
-            () = context.stop.cancelled() => return,
-            Some(answered) = writes.join_next() => Some(answered.expect("a request does not panic")),
-            Some(fact) = facts.next() => Some(fact),
-            () = context.clock.sleep_until(deadline) => None,
-        };
-        controller.step(context.clock.now(), input, &mut effects);
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Write(write) => {
-                    let (client, permits) = (context.client.clone(), Arc::clone(&permits));
-                    writes.spawn(writes::perform(client, permits, write));
-                }
-                Effect::Note(note) => context.events.say(note),
-                Effect::Metric(metric) => metrics.add(&metric),
+pub async fn run(context: Context, config: endpoints::Config, metrics: Metrics) {
+    let (clock, stop, facts) = (context.clock.clone(), context.stop.clone(), facts(&context.informers));
+    let mut shell = SlicesShell { context, metrics };
+    runtime::drive(&mut Controller::new(config), &clock, &stop, facts, &mut shell).await;
+}
+
+struct SlicesShell {
+    context: Context,
+    metrics: Metrics,
+}
+
+impl Shell<Controller> for SlicesShell {
+    fn perform(&mut self, _: &Controller, effect: Effect, answers: &mut Answers<Input>) {
+        match effect {
+            Effect::Write { write, .. } => {
+                let writer = self.context.writer.clone();
+                answers.spawn(async move {
+                    let answer = answer(writer.perform(&write).await, &write);
+                    Input::Answered { id: write.id, answer }
+                });
             }
+            Effect::Note(note) => self.context.events.say(note),
+            Effect::Metric(metric) => self.metrics.add(&metric),
         }
-        metrics.set(controller.gauges());
+    }
+
+    fn stepped(&mut self, controller: &Controller) {
+        self.metrics.set(controller.gauges());
         if controller.started() {
-            context.tell_synced();
+            self.context.tell_synced();
         }
     }
 }
 
+/// What is read of a slice that was written: the rest is known.
+#[derive(Deserialize)]
+struct Written {
+    metadata: ObjectMeta,
+}
+
+fn answer(performed: Result<runtime::Answer, WriteFailure>, write: &Write) -> Answer {
+    match performed {
+        Err(failure) => Answer::Failed(failure),
+        Ok(_) if matches!(write.verb, Verb::Delete { .. }) => Answer::Deleted,
+        Ok(stored) => match stored.read::<Written>() {
+            Ok(written) => Answer::Written(Box::new(written.metadata)),
+            Err(error) => Answer::Failed(WriteFailure { error, message: error.to_string() }),
+        },
+    }
+}
+
 /// Returns everything that is watched.
-fn facts(client: &Client) -> SelectAll<BoxStream<'static, Input>> {
-    let pods = inputs(
-        watch(client),
-        Resource::Pods,
-        |pod| Input::Pod(Box::new(pod)),
-        |gone: Obj<Pod>| {
-            let metadata = gone.view.metadata;
-            Input::PodDeleted { namespace: metadata.namespace, name: metadata.name }
-        },
-    );
-    let services = inputs(
-        watch(client),
-        Resource::Services,
-        |service| Input::Service(Box::new(service)),
-        |gone: Obj<Service>| {
-            let metadata = gone.view.metadata;
-            Input::ServiceDeleted { namespace: metadata.namespace, name: metadata.name }
-        },
-    );
-    let nodes = inputs(
-        watch(client),
-        Resource::Nodes,
-        |node| Input::Node(Box::new(node)),
-        |gone: Obj<Node>| Input::NodeDeleted { name: gone.view.metadata.name },
-    );
-    let slices = inputs(
-        watch(client),
-        Resource::Slices,
-        |slice| Input::Slice(Box::new(slice)),
-        |gone| Input::SliceDeleted(Box::new(gone.view)),
-    );
+fn facts(informers: &Informers) -> SelectAll<BoxStream<'static, Input>> {
+    let pods = inputs(informers.follow::<Pod>(), Resource::Pods, Input::Pod, |gone| {
+        let metadata = &gone.metadata;
+        Input::PodDeleted { namespace: metadata.namespace.clone(), name: metadata.name.clone() }
+    });
+    let services = inputs(informers.follow::<Service>(), Resource::Services, Input::Service, |gone| {
+        let metadata = &gone.metadata;
+        Input::ServiceDeleted { namespace: metadata.namespace.clone(), name: metadata.name.clone() }
+    });
+    let nodes = inputs(informers.follow::<Node>(), Resource::Nodes, Input::Node, |gone| Input::NodeDeleted {
+        name: gone.metadata.name.clone(),
+    });
+    let slices = inputs(informers.follow::<EndpointSlice>(), Resource::Slices, Input::Slice, Input::SliceDeleted);
     futures::stream::select_all([pods, services, nodes, slices])
 }
 
-fn inputs<T: DeserializeOwned + Send + 'static>(
-    events: impl Stream<Item = Event<Obj<T>>> + Send + 'static,
+fn inputs<T: Send + Sync + 'static>(
+    events: Events<T>,
     resource: Resource,
-    applied: impl Fn(T) -> Input + Send + 'static,
-    deleted: impl Fn(Obj<T>) -> Input + Send + 'static,
+    applied: fn(Arc<T>) -> Input,
+    deleted: fn(Arc<T>) -> Input,
 ) -> BoxStream<'static, Input> {
-    let input = move |event: Event<Obj<T>>| match event {
-        Event::Init => Input::ListStarted(resource),
-        Event::InitDone => Input::ListEnded(resource),
-        Event::InitApply(object) | Event::Apply(object) => applied(object.view),
-        Event::Delete(object) => deleted(object),
+    let input = move |seen: Seen<T>| match seen {
+        Seen::ListBegins => Input::ListStarted(resource),
+        Seen::Synced => Input::ListEnded(resource),
+        Seen::Applied(object) => applied(object.view),
+        Seen::Deleted(object) => deleted(object.view),
     };
     events.map(input).boxed()
 }

@@ -3,14 +3,15 @@
 use std::future::Future;
 use std::time::Duration;
 
-use api::{Lease, Verb, Write, WriteError};
+use api::{Lease, Verb, Write};
 use kube::Client;
 use leader::{Effect, Election, Input, Settings};
-use machine::{Machine, Rng, Time};
-use runtime::{Clock, Fence, objects, perform};
-use tokio::task::JoinSet;
+use machine::{Rng, Time};
+use runtime::{Answers, Clock, Fence, Metrics, Shell, Writer, requests};
 use tokio_util::sync::CancellationToken;
 
+/// Whom managedFields name.
+const MANAGER: &str = "lifesign-leader-election";
 /// A request that has no answer by then never gets one.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -47,63 +48,94 @@ pub async fn lead<T, F: Future<Output = T>>(
 ) -> (Ended, Option<T>) {
     let mut election = Election::new(clock.now(), settings, rng);
     let fence = Fence::new(clock.clone());
-    let mut requests = JoinSet::new();
-    let mut work = Some(work);
-    let work_stop = CancellationToken::new();
-    let mut working = std::pin::pin!(None::<F>);
-    let mut effects = Vec::new();
-    let (ended, output) = loop {
-        let input = tokio::select! {
-            biased;
-            () = stop.cancelled() => break (Ended::Stopped, None),
-            Some(answered) = requests.join_next() => Some(answered.expect("a request does not panic")),
-            () = clock.sleep_until(election.deadline()) => None,
-            output = running(working.as_mut()) => break (Ended::Stopped, Some(output)),
-        };
-        let before = election.leader().map(str::to_owned);
-        election.step(clock.now(), input, &mut effects);
-        if let Some(leader) = election.leader().filter(|leader| before.as_deref() != Some(leader)) {
-            tracing::info!(lease = place.name, leader, "leader");
-        }
-        if let Some(until) = election.leads_until() {
-            fence.open_until(until);
-        }
-        let mut lost = false;
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Read => drop(requests.spawn(read(client.clone(), place.clone()))),
-                Effect::Write(lease) => drop(requests.spawn(write(client.clone(), place.clone(), lease))),
-                Effect::Lead => working.set(work.take().map(|work| work(fence.client(&client), work_stop.clone()))),
-                Effect::Lost => lost = true,
-            }
-        }
-        if lost {
-            fence.close();
-            working.set(None);
-            return (Ended::Lost, None);
-        }
+    let writer = Writer::new(client.clone(), clock.clone(), MANAGER, Metrics::default());
+    let leads = CancellationToken::new();
+    let mut shell = ElectionShell {
+        client: client.clone(),
+        writer: writer.clone(),
+        place: place.clone(),
+        fence: fence.clone(),
+        leads: leads.clone(),
+        leader: None,
+        lost: false,
     };
+    let work_stop = CancellationToken::new();
+    let mut working = Box::pin(async {
+        leads.cancelled().await;
+        work(fence.client(&client), work_stop.clone()).await
+    });
+    let output = tokio::select! {
+        biased; // the election first: it says whether there may be work at all
+        () = runtime::drive(&mut election, &clock, &stop, futures::stream::pending(), &mut shell) => None,
+        output = &mut working => Some(output),
+    };
+    if shell.lost {
+        fence.close();
+        return (Ended::Lost, None);
+    }
     work_stop.cancel();
     let output = match output {
         // Nobody else may act before this has ended, so leadership is given up after it. Without a renewal it ends anyway.
-        None if working.is_some() => tokio::select! {
-            output = running(working.as_mut()) => Some(output),
+        None if leads.is_cancelled() => tokio::select! {
+            output = &mut working => Some(output),
             () = clock.sleep_until(election.leads_until()) => None,
         },
         output => output,
     };
     fence.close();
-    working.set(None);
-    requests.shutdown().await;
-    release(client, place, election, clock.now()).await;
-    (ended, output)
+    drop(working);
+    release(writer, client, place, election, clock.now()).await;
+    (Ended::Stopped, output)
+}
+
+/// Reads and writes the lease, and opens the fence for as long as we lead.
+struct ElectionShell {
+    client: Client,
+    writer: Writer,
+    place: Place,
+    fence: Fence,
+    leads: CancellationToken,
+    leader: Option<String>,
+    lost: bool,
+}
+
+impl Shell<Election> for ElectionShell {
+    fn perform(&mut self, _: &Election, effect: Effect, answers: &mut Answers<Input>) {
+        match effect {
+            Effect::Read => drop(answers.spawn(read(self.client.clone(), self.place.clone()))),
+            Effect::Write(lease) => {
+                drop(answers.spawn(write(self.writer.clone(), self.client.clone(), self.place.clone(), lease)));
+            }
+            Effect::Lead => self.leads.cancel(),
+            Effect::Lost => {
+                self.fence.close();
+                self.lost = true;
+            }
+        }
+    }
+
+    fn stepped(&mut self, election: &Election) {
+        if let Some(until) = election.leads_until() {
+            self.fence.open_until(until);
+        }
+        if election.leader() != self.leader.as_deref() {
+            self.leader = election.leader().map(str::to_owned);
+            if let Some(leader) = &self.leader {
+                tracing::info!(lease = self.place.name, leader, "leader");
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.lost
+    }
 }
 
 /// Gives leadership up, so that others need not wait until the lease expires.
-async fn release(client: Client, place: Place, election: Election, now: Time) {
+async fn release(writer: Writer, client: Client, place: Place, election: Election, now: Time) {
     let Some(lease) = election.release(now) else { return };
     let name = place.name.clone();
-    match write(client, place, lease).await {
+    match write(writer, client, place, lease).await {
         Input::Written(_) => tracing::info!(lease = name, "leadership given up"),
         _ => {
             tracing::warn!(lease = name, "leadership could not be given up: another instance leads when the lease has expired")
@@ -111,24 +143,15 @@ async fn release(client: Client, place: Place, election: Election, now: Time) {
     }
 }
 
-/// Polls work that may not have begun.
-async fn running<T, F: Future<Output = T>>(mut work: std::pin::Pin<&mut Option<F>>) -> T {
-    match work.as_mut().as_pin_mut() {
-        Some(work) => work.await,
-        None => std::future::pending().await,
-    }
-}
-
 async fn read(client: Client, place: Place) -> Input {
-    let leases = objects::<Lease>(&client, &place.namespace);
-    match tokio::time::timeout(TIMEOUT, leases.get_opt(&place.name)).await {
-        Ok(Ok(lease)) => Input::Seen(lease.map(|lease| Box::new(lease.view))),
-        Ok(Err(error)) => failed(&place, &error),
-        Err(_) => failed(&place, &"no answer"),
+    let path = api::write::object::<Lease>(&place.namespace, &place.name);
+    match requests::get_opt::<Lease>(&client, &path, TIMEOUT).await {
+        Ok(lease) => Input::Seen(lease.map(Box::new)),
+        Err(error) => failed(&place, &error),
     }
 }
 
-async fn write(client: Client, place: Place, lease: Box<Lease>) -> Input {
+async fn write(writer: Writer, client: Client, place: Place, lease: Box<Lease>) -> Input {
     let first = lease.metadata.resource_version.is_empty();
     let mut object = serde_json::json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -144,21 +167,16 @@ async fn write(client: Client, place: Place, lease: Box<Lease>) -> Input {
         object["metadata"]["resourceVersion"] = lease.metadata.resource_version.clone().into();
     }
     // A patch with a version is refused when the object has another one by now.
-    let verb = if first { Verb::Create(object) } else { Verb::Merge(object) };
+    let verb = if first { Verb::Create(object.into()) } else { Verb::Merge(object) };
     let request = Write::to::<Lease>(place.namespace.clone(), place.name.clone(), verb);
-    match tokio::time::timeout(TIMEOUT, perform(&client, &request)).await {
-        Ok(Ok(stored)) => match serde_json::from_value(stored.unwrap_or_default()) {
-            Ok(stored) => Input::Written(stored),
-            Err(error) => failed(&place, &error),
-        },
-        // Somebody was faster, which is what elections are about.
-        Ok(Err(WriteError::Conflict | WriteError::AlreadyExists)) => Input::Failed,
-        Ok(Err(error)) => failed(&place, &error),
-        Err(_) => failed(&place, &"no answer"),
+    match writer.perform_with(&client, &request, TIMEOUT).await {
+        Ok(stored) => stored.read().map_or(Input::Failed, Input::Written),
+        // Somebody was faster, which is what elections are about; everything else was said.
+        Err(_) => Input::Failed,
     }
 }
 
 fn failed(place: &Place, error: &dyn std::fmt::Display) -> Input {
-    tracing::warn!(lease = place.name, %error, "the lease of the leader could not be read or written");
+    tracing::warn!(lease = place.name, %error, "the lease of the leader could not be read");
     Input::Failed
 }

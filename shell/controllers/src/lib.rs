@@ -10,7 +10,6 @@ pub mod leading;
 pub mod markers;
 pub mod node_lifecycle;
 pub mod profile;
-mod requests;
 pub mod scheduler;
 
 use std::convert::Infallible;
@@ -20,12 +19,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use runtime::{Clock, Tasks};
+use runtime::{Clock, EventWriter, Informers, Tasks, Writer};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use context::Context;
 
+/// Whom managedFields name, with the controller behind it.
+const MANAGER: &str = "lifesign";
 /// Controllers end within moments of being told; what has not by then is dropped.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
@@ -33,6 +34,8 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 pub struct ControllersConfig {
     /// The API that they work on.
     pub client: Client,
+    /// What follows that API.
+    pub informers: Informers,
     /// The clock.
     pub clock: Clock,
     /// The name of this machine, for events.
@@ -56,6 +59,8 @@ pub struct ControllersConfig {
 /// The metrics of all controllers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
+    /// Those of the traffic with the API.
+    pub api: runtime::Metrics,
     /// Those of the EndpointSlice controller.
     pub endpointslices: endpointslices::Metrics,
     /// Those of the node lifecycle controller.
@@ -70,6 +75,7 @@ impl Metrics {
     /// Makes the metrics known to a registry.
     pub fn register(registry: &mut Registry) -> Metrics {
         Metrics {
+            api: runtime::Metrics::register(registry),
             endpointslices: endpointslices::Metrics::register(registry),
             node_lifecycle: node_lifecycle::Metrics::register(registry),
             profile: profile::Metrics::register(registry),
@@ -84,12 +90,16 @@ pub enum Error {
     /// One of them ended without being told to.
     #[error("{0}")]
     Ended(runtime::Ended<Infallible>),
+    /// What they are told by died.
+    #[error("{0}")]
+    Informer(String),
 }
 
 /// Runs all controllers until told to stop.
 pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(), Error> {
     let ControllersConfig {
         client,
+        informers,
         clock,
         host,
         endpointslices,
@@ -100,7 +110,16 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         metrics,
         on_ready,
     } = config;
-    let mut team = Team { client, clock, host, stop: stop.child_token(), tasks: Tasks::default(), synced: Vec::new() };
+    let mut team = Team {
+        client,
+        informers,
+        metrics: metrics.api,
+        clock,
+        host,
+        stop: stop.child_token(),
+        tasks: Tasks::default(),
+        synced: Vec::new(),
+    };
     if let Some(config) = endpointslices {
         team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
     }
@@ -126,6 +145,8 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
 /// The controllers that run.
 struct Team {
     client: Client,
+    informers: Informers,
+    metrics: runtime::Metrics,
     clock: Clock,
     host: String,
     stop: CancellationToken,
@@ -136,8 +157,13 @@ struct Team {
 impl Team {
     /// Starts a controller; `component` is who its events come from.
     fn start<F: Future<Output = ()> + Send + 'static>(&mut self, component: &'static str, run: impl FnOnce(Context) -> F) {
-        let (context, synced) = Context::new(&self.client, &self.clock, component, &self.host, self.stop.clone());
+        let (sender, synced) = oneshot::channel();
         self.synced.push(synced);
+        let (client, clock) = (self.client.clone(), self.clock.clone());
+        let writer = Writer::new(client.clone(), clock.clone(), &format!("{MANAGER}-{component}"), self.metrics.clone());
+        let events = EventWriter::start(writer.clone(), clock.clone(), component, &self.host);
+        let (informers, stop) = (self.informers.clone(), self.stop.clone());
+        let context = Context { client, informers, writer, clock, events, stop, synced: Some(sender) };
         self.tasks.spawn(component, run(context).map(Ok));
     }
 
@@ -147,6 +173,7 @@ impl Team {
             biased;
             () = self.stop.cancelled() => Ok(()),
             ended = self.tasks.ended() => Err(Error::Ended(ended)),
+            why = self.informers.failed() => Err(Error::Informer(why)),
             never = &mut synced => match never {},
         };
         self.stop.cancel();

@@ -10,22 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::config_node::{self, ConfigNode};
-use api::meta::ObjectMeta;
 use api::{Lease, Node, Pod, Write, WriteError};
-use futures::StreamExt;
-use kube::runtime::watcher;
 use machine::Time;
 use profiles::Profile;
 use profiles::rollout::{Options, PodDefaults, Rollout, World};
-use runtime::{Seen, objects};
+use runtime::{Scope, Seen};
 use tokio::sync::watch;
 
 use crate::context::Context;
+use crate::node_lifecycle::{LEASES, cluster_object};
 
 pub use metrics::Metrics;
 
-/// The namespace of the heartbeats.
-const LEASES: &str = "kube-node-lease";
 /// The wait before what could not be written is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -44,13 +40,10 @@ pub struct Config {
 
 /// Runs the controller until told to stop; `grace` is the one in use.
 pub async fn run(mut context: Context, config: Config, mut grace: watch::Receiver<Duration>, metrics: Metrics) {
-    let client = context.client.clone();
-    let plain = watcher::Config::default;
-    let named = plain().fields(&format!("metadata.name={}", config_node::NAME));
-    let mut clusters = std::pin::pin!(runtime::watch(objects::<ConfigNode>(&client, ""), named));
-    let mut nodes = std::pin::pin!(runtime::watch(objects::<Node>(&client, ""), plain()));
-    let mut leases = std::pin::pin!(runtime::watch(objects::<Lease>(&client, LEASES), plain()));
-    let mut pods = std::pin::pin!(runtime::watch(objects::<Pod>(&client, ""), plain()));
+    let mut clusters = cluster_object(&context);
+    let mut nodes = context.informers.follow::<Node>();
+    let mut leases = context.informers.follow_in::<Lease>(Scope::namespace(LEASES));
+    let mut pods = context.informers.follow::<Pod>();
     let mut rollout = Rollout::new(config.options);
     let mut known = Known::default();
     let mut synced = [false; 4];
@@ -59,10 +52,10 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
         news |= tokio::select! {
             biased;
             () = context.stop.cancelled() => return,
-            Some(seen) = clusters.next() => known.see_cluster(seen, &mut synced[0]),
-            Some(seen) = nodes.next() => known.see_node(seen, &mut synced[1]),
-            Some(seen) = leases.next() => known.see_lease(seen, &mut synced[2]),
-            Some(seen) = pods.next() => known.see_pod(seen, &mut synced[3]),
+            seen = clusters.next() => known.see_cluster(seen, &mut synced[0]),
+            seen = nodes.next() => known.see_node(seen, &mut synced[1]),
+            seen = leases.next() => known.see_lease(seen, &mut synced[2]),
+            seen = pods.next() => known.see_pod(seen, &mut synced[3]),
             Ok(()) = grace.changed() => true,
             () = context.clock.sleep_until(again_at) => true,
         };
@@ -81,7 +74,7 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
 /// What is known of the plane.
 #[derive(Default)]
 struct Known {
-    cluster: Option<ConfigNode>,
+    cluster: Option<Arc<ConfigNode>>,
     nodes: BTreeMap<String, Node>,
     leases: BTreeMap<String, Duration>,
     pods: BTreeMap<String, PodDefaults>,
@@ -90,6 +83,7 @@ struct Known {
 impl Known {
     fn see_cluster(&mut self, seen: Seen<ConfigNode>, synced: &mut bool) -> bool {
         match seen {
+            Seen::ListBegins => return false,
             Seen::Synced => *synced = true,
             Seen::Applied(object) => return self.take_cluster(object.view),
             Seen::Deleted(_) => self.cluster = None,
@@ -107,8 +101,8 @@ impl Known {
         )
     }
 
-    fn take_cluster(&mut self, cluster: ConfigNode) -> bool {
-        let news = self.cluster.as_ref().is_none_or(|known| is_newer(&cluster.metadata, &known.metadata));
+    fn take_cluster(&mut self, cluster: Arc<ConfigNode>) -> bool {
+        let news = self.cluster.as_ref().is_none_or(|known| cluster.metadata.is_newer_than(&known.metadata));
         if news {
             self.cluster = Some(cluster);
         }
@@ -117,17 +111,18 @@ impl Known {
 
     fn see_node(&mut self, seen: Seen<Node>, synced: &mut bool) -> bool {
         match seen {
+            Seen::ListBegins => return false,
             Seen::Synced => *synced = true,
-            Seen::Applied(object) => return self.take_node(object.view),
+            Seen::Applied(object) => return self.take_node(&object.view),
             Seen::Deleted(object) => drop(self.nodes.remove(&object.view.metadata.name)),
         }
         true
     }
 
     /// Takes a node; returns whether anything but its heartbeat has changed.
-    fn take_node(&mut self, node: Node) -> bool {
+    fn take_node(&mut self, node: &Node) -> bool {
         let before = self.nodes.get(&node.metadata.name);
-        if before.is_some_and(|before| !is_newer(&node.metadata, &before.metadata)) {
+        if before.is_some_and(|before| !node.metadata.is_newer_than(&before.metadata)) {
             return false;
         }
         let same = before.is_some_and(|before| {
@@ -135,19 +130,18 @@ impl Known {
                 && before.metadata.labels == node.metadata.labels
                 && before.ready() == node.ready()
         });
-        self.nodes.insert(node.metadata.name.clone(), node);
+        self.nodes.insert(node.metadata.name.clone(), node.clone());
         !same
     }
 
     /// Takes a Lease; returns whether the node has changed how often it renews it.
     fn see_lease(&mut self, seen: Seen<Lease>, synced: &mut bool) -> bool {
         match seen {
+            Seen::ListBegins => return false,
             Seen::Synced => *synced = true,
             Seen::Applied(object) => {
-                let seconds = object.view.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-                let Some(seconds) = seconds.filter(|seconds| *seconds > 0) else { return false };
-                let duration = Duration::from_secs(seconds);
-                return self.leases.insert(object.view.metadata.name, duration) != Some(duration);
+                let Some(duration) = object.spec.duration() else { return false };
+                return self.leases.insert(object.metadata.name.clone(), duration) != Some(duration);
             }
             Seen::Deleted(object) => drop(self.leases.remove(&object.view.metadata.name)),
         }
@@ -157,6 +151,7 @@ impl Known {
     /// Takes a pod. Pods are only counted, with the next look: nothing hurries because of them.
     fn see_pod(&mut self, seen: Seen<Pod>, synced: &mut bool) -> bool {
         match seen {
+            Seen::ListBegins => {}
             Seen::Synced => {
                 *synced = true;
                 return true;
@@ -179,7 +174,7 @@ impl Known {
         metrics: &Metrics,
     ) -> Option<Time> {
         let world = World {
-            cluster: self.cluster.as_ref(),
+            cluster: self.cluster.as_deref(),
             nodes: &self.nodes,
             leases: &self.leases,
             pods: &self.pods,
@@ -198,7 +193,7 @@ impl Known {
         let mut again_at = turn.again_at;
         for write in &turn.writes {
             if let Err(error) = self.write(context, write).await {
-                tracing::warn!(kind = write.kind, name = write.name, %error, "a step of a latency profile could not be written");
+                tracing::debug!(kind = write.kind, name = write.name, %error, "a step of a latency profile could not be written");
                 again_at = Some(context.clock.now() + PAUSE);
             }
         }
@@ -207,26 +202,13 @@ impl Known {
 
     /// Sends a request and takes what the server answers, so that the next look does not depend on when a watch tells it.
     async fn write(&mut self, context: &Context, write: &Write) -> Result<(), WriteError> {
-        match runtime::perform(&context.client, write).await {
+        match context.writer.perform(write).await.map_err(WriteError::from) {
             // Gone, or made by somebody else: the watch tells.
-            Err(WriteError::NotFound | WriteError::AlreadyExists) | Ok(None) => {}
+            Err(WriteError::NotFound | WriteError::AlreadyExists) => {}
             Err(error) => return Err(error),
-            Ok(Some(object)) if write.group.is_empty() => {
-                serde_json::from_value(object).map(|node| self.take_node(node)).map_err(|_| WriteError::Failed)?;
-            }
-            Ok(Some(object)) => {
-                serde_json::from_value(object).map(|cluster| self.take_cluster(cluster)).map_err(|_| WriteError::Failed)?;
-            }
+            Ok(answer) if write.group.is_empty() => drop(self.take_node(&answer.read()?)),
+            Ok(answer) => drop(self.take_cluster(Arc::new(answer.read()?))),
         }
         Ok(())
-    }
-}
-
-/// Returns whether an object is another one or a later state of the same: a watch may tell what an answer has overtaken.
-fn is_newer(object: &ObjectMeta, known: &ObjectMeta) -> bool {
-    let revision = |metadata: &ObjectMeta| metadata.resource_version.parse::<u64>().ok();
-    match (revision(object), revision(known)) {
-        (Some(object_revision), Some(known_revision)) if object.uid == known.uid => object_revision > known_revision,
-        _ => true,
     }
 }

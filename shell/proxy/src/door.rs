@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use api::service::ServicePort;
 use api::write::reference;
-use api::{Note, NoteType, ObjectReference, Service};
-use http::Method;
-use serde_json::{Value, json};
+use api::{Note, NoteType, ObjectReference, Service, Verb, Write};
+use machine::BackOff;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -23,14 +23,10 @@ const ANNOTATION: &str = "lifesign.dev/port-";
 const MOVED: &str = "ServicePortMoved";
 /// The reason of the event for a port that cannot be served.
 const FAILED: &str = "FailedToServePort";
-/// The first wait before an address is tried again, doubled up to [`PAUSE_MAX`].
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest wait before an address is tried again.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The waits before an address is tried again.
+const RETRY: BackOff = BackOff { first: Duration::from_millis(50), last: Duration::from_secs(5) };
 /// The wait when no connection can be accepted, for want of files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A note on the Service is written within this time or not at all.
-const ANNOTATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a listener says about its Service.
 #[derive(Clone, Debug)]
@@ -58,12 +54,12 @@ impl Sign {
         Note { object: self.service.clone(), type_, reason, message }
     }
 
-    /// Returns path and patch that make the annotation right; `None`: it is.
-    pub(super) fn correction(&self, bound: Option<u16>) -> Option<(String, Value)> {
+    /// Returns the request that makes the annotation right; `None`: it is.
+    pub(super) fn correction(&self, bound: Option<u16>) -> Option<Write> {
         let wanted = bound.map(|port| port.to_string());
-        let path = format!("/api/v1/namespaces/{}/services/{}", self.service.namespace, self.service.name);
         let patch = json!({"metadata": {"uid": self.service.uid, "annotations": {&self.annotation: wanted}}});
-        (wanted != self.annotated).then_some((path, patch))
+        let write = || Write::to::<Service>(&*self.service.namespace, &*self.service.name, Verb::Merge(patch));
+        (wanted != self.annotated).then(write)
     }
 }
 
@@ -140,7 +136,7 @@ impl Keeper {
 
     /// Binds the address, trying again while there are endpoints.
     async fn bind(&mut self, backends: &mut watch::Receiver<Arc<Backends>>) -> Option<TcpListener> {
-        let (mut pause, mut told) = (PAUSE, false);
+        let (mut failures, mut told) = (0, false);
         loop {
             let error = match TcpListener::bind(self.address).await {
                 Ok(listener) => {
@@ -162,10 +158,10 @@ impl Keeper {
                 self.shared.events.say(self.sign.note(NoteType::Warning, FAILED, message));
             }
             let empty = backends.wait_for(|backends| backends.addresses.is_empty());
-            if tokio::time::timeout(pause, empty).await.is_ok() {
+            failures += 1;
+            if tokio::time::timeout(RETRY.after(failures), empty).await.is_ok() {
                 return None;
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -180,15 +176,12 @@ impl Keeper {
 
     /// Says on the Service where a port is served, if it is not where it should be.
     fn annotate(&mut self, elsewhere: Option<u16>) {
-        let Some((path, patch)) = self.sign.correction(elsewhere) else { return };
+        let Some(write) = self.sign.correction(elsewhere) else { return };
         self.sign.annotated = elsewhere.map(|port| port.to_string());
-        let client = self.shared.client.clone();
+        let writer = self.shared.writer.clone();
         self.shared.tasks.spawn(async move {
-            let sent = tokio::time::timeout(ANNOTATE_TIMEOUT, runtime::request(&client, Method::PATCH, &path, &patch)).await;
-            if let Some(error) =
-                sent.map_or(Some("no answer in time".to_owned()), |sent| sent.err().map(|error| error.to_string()))
-            {
-                tracing::warn!(path, error, "the Service does not say where its port is served");
+            if let Err(error) = writer.perform(&write).await {
+                tracing::warn!(service = write.name, %error, "the Service does not say where its port is served");
             }
         });
     }

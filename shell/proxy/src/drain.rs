@@ -10,10 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use api::{EndpointSlice, Pod};
-use futures::StreamExt;
-use kube::Client;
-use kube::runtime::watcher;
-use runtime::{Seen, objects, watch};
+use runtime::{Informers, Seen};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -53,17 +50,11 @@ struct Listed {
 
 impl Drains {
     /// Follows the slices of an API by itself, for an agent without a proxy.
-    pub fn start(client: &Client, stop: CancellationToken) -> Drains {
-        let drains = Drains::default();
-        let (events, fed) = (watch(objects::<EndpointSlice>(client, ""), watcher::Config::default()), drains.clone());
-        tokio::spawn(async move {
-            let follow = events.for_each(|seen| {
-                fed.see(&seen);
-                std::future::ready(())
-            });
-            stop.run_until_cancelled(follow).await;
-        });
-        drains
+    pub async fn follow(self, informers: Informers, stop: CancellationToken) {
+        let mut events = informers.follow::<EndpointSlice>();
+        while let Some(seen) = stop.run_until_cancelled(events.next()).await {
+            self.see(&seen);
+        }
     }
 
     /// Takes what a watch of slices tells.
@@ -71,6 +62,7 @@ impl Drains {
         match seen {
             Seen::Applied(slice) => self.apply(&slice.view),
             Seen::Deleted(slice) => self.delete(&slice.view),
+            Seen::ListBegins => {}
             Seen::Synced => self.state().synced = true,
         }
         self.0.changed.notify_waiters();
@@ -188,12 +180,12 @@ mod tests {
     use serde_json::json;
     use std::time::Instant;
 
-    fn slice(name: &str, conditions: serde_json::Value) -> Box<Obj<EndpointSlice>> {
+    fn slice(name: &str, conditions: serde_json::Value) -> Obj<EndpointSlice> {
         let endpoint = json!({
             "addresses": ["127.88.0.1"], "conditions": conditions,
             "targetRef": {"kind": "Pod", "namespace": "d", "name": "p", "uid": "u"},
         });
-        Box::new(Obj::from_json(json!({"metadata": {"name": name, "namespace": "d"}, "endpoints": [endpoint]})).unwrap())
+        Obj::from_json(&json!({"metadata": {"name": name, "namespace": "d"}, "endpoints": [endpoint]})).unwrap()
     }
 
     fn pod(uid: &str) -> Pod {

@@ -16,10 +16,7 @@ use std::sync::Arc;
 
 use api::write::reference;
 use api::{EndpointSlice, Note, NoteType, ObjectMeta, Service};
-use futures::StreamExt;
-use kube::Client;
-use kube::runtime::watcher;
-use runtime::{EventWriter, Obj, Seen, objects, watch};
+use runtime::{EventWriter, Informers, Seen, Writer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,17 +32,23 @@ const CONNECTIONS_MAX: usize = 16_384;
 
 /// Runs the proxy of a node until told to stop. It tells `drains` what it has acted on.
 ///
-/// The client may read Services and EndpointSlices; for ports that must move it should be able to patch Services.
-pub async fn run(client: Client, node_name: String, events: EventWriter, drains: Drains, stop: CancellationToken) {
-    let mut services = std::pin::pin!(watch(objects::<Service>(&client, ""), watcher::Config::default()));
-    let mut slices = std::pin::pin!(watch(objects::<EndpointSlice>(&client, ""), watcher::Config::default()));
-    let mut proxy = Proxy::new(client, node_name, events, drains, stop.clone());
+/// It may read Services and EndpointSlices; for ports that must move it should be able to patch Services.
+pub async fn run(
+    writer: Writer,
+    informers: Informers,
+    node_name: String,
+    events: EventWriter,
+    drains: Drains,
+    stop: CancellationToken,
+) {
+    let (mut services, mut slices) = (informers.follow::<Service>(), informers.follow::<EndpointSlice>());
+    let mut proxy = Proxy::new(writer, node_name, events, drains, stop.clone());
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some(seen) = slices.next() => proxy.see_slice(&seen),
-            Some(seen) = services.next() => proxy.see_service(&seen),
+            seen = slices.next() => proxy.see_slice(&seen),
+            seen = services.next() => proxy.see_service(&seen),
         }
     }
     proxy.end().await;
@@ -53,7 +56,7 @@ pub async fn run(client: Client, node_name: String, events: EventWriter, drains:
 
 /// What the listeners and connections of a proxy share.
 pub(crate) struct Shared {
-    pub(crate) client: Client,
+    pub(crate) writer: Writer,
     pub(crate) events: EventWriter,
     pub(crate) drains: Drains,
     pub(crate) stop: CancellationToken,
@@ -73,30 +76,30 @@ struct Proxy {
     shared: Arc<Shared>,
     services: BTreeMap<Key, Served>,
     /// The slices of each Service, by name; also of Services that are not there yet.
-    slices: BTreeMap<Key, BTreeMap<String, EndpointSlice>>,
+    slices: BTreeMap<Key, BTreeMap<String, Arc<EndpointSlice>>>,
     /// The Service of each slice.
     owners: BTreeMap<Key, String>,
 }
 
 /// A Service that is served.
 struct Served {
-    service: Obj<Service>,
+    service: Arc<Service>,
     doors: BTreeMap<SocketAddr, Door>,
     /// Protocols that people were told about.
     told: BTreeSet<String>,
 }
 
 impl Proxy {
-    fn new(client: Client, node: String, events: EventWriter, drains: Drains, stop: CancellationToken) -> Proxy {
+    fn new(writer: Writer, node: String, events: EventWriter, drains: Drains, stop: CancellationToken) -> Proxy {
         let permits = Arc::new(Semaphore::new(connections_max()));
-        let shared = Shared { client, events, drains, stop, tasks: TaskTracker::new(), permits };
+        let shared = Shared { writer, events, drains, stop, tasks: TaskTracker::new(), permits };
         Proxy { node, shared: Arc::new(shared), services: BTreeMap::new(), slices: BTreeMap::new(), owners: BTreeMap::new() }
     }
 
     fn see_service(&mut self, seen: &Seen<Service>) {
         match seen {
             Seen::Applied(service) => {
-                let (key, service) = (key(&service.view.metadata), (**service).clone());
+                let (key, service) = (key(&service.view.metadata), Arc::clone(&service.view));
                 match self.services.get_mut(&key) {
                     Some(served) => served.service = service,
                     None => {
@@ -107,7 +110,7 @@ impl Proxy {
                 self.replan(&key);
             }
             Seen::Deleted(service) => drop(self.services.remove(&key(&service.view.metadata))),
-            Seen::Synced => {}
+            Seen::ListBegins | Seen::Synced => {}
         }
     }
 
@@ -121,12 +124,12 @@ impl Proxy {
                 if !service.is_empty() {
                     let owner = (key.0.clone(), service.to_owned());
                     self.owners.insert(key.clone(), service.to_owned());
-                    self.slices.entry(owner.clone()).or_default().insert(key.1, slice.view.clone());
+                    self.slices.entry(owner.clone()).or_default().insert(key.1, Arc::clone(&slice.view));
                     self.replan(&owner);
                 }
             }
             Seen::Deleted(slice) => self.remove_slice(&key(&slice.view.metadata)),
-            Seen::Synced => {}
+            Seen::ListBegins | Seen::Synced => {}
         }
         // After the listeners know: what is drained gets nothing new.
         self.shared.drains.see(seen);
@@ -147,7 +150,7 @@ impl Proxy {
     /// Opens, changes and closes the listeners of a Service so that they are as planned.
     fn replan(&mut self, key: &Key) {
         let Some(served) = self.services.get_mut(key) else { return };
-        let service = &served.service.view;
+        let service = &*served.service;
         let plan = plan::plan(service);
         for text in plan.unsupported {
             if served.told.insert(text.clone()) {
@@ -155,8 +158,8 @@ impl Proxy {
                 self.shared.events.say(Note { object, type_: NoteType::Warning, reason: UNSUPPORTED, message: text });
             }
         }
-        let slices = || self.slices.get(key).into_iter().flat_map(BTreeMap::values);
-        let affinity = plan::affinity(&served.service.raw);
+        let slices = || self.slices.get(key).into_iter().flat_map(BTreeMap::values).map(|slice| &**slice);
+        let affinity = plan::affinity(service);
         let mut doors = BTreeMap::new();
         for planned in plan.doors {
             let backends = Backends::new(slices(), &planned.port, planned.policy, &self.node, affinity);

@@ -4,10 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use api::Service;
-use api::json;
 use api::service::ServicePort;
 use endpoints::usable::Policy;
-use serde_json::Value;
 
 /// How long a client stays with its endpoint where the Service does not say; Kubernetes default.
 const AFFINITY_SECONDS: i64 = 10_800;
@@ -62,10 +60,11 @@ pub(super) fn plan(service: &Service) -> Plan {
 }
 
 /// Returns how long a client stays with its endpoint; `None`: not at all.
-pub(super) fn affinity(service: &Value) -> Option<Duration> {
-    let wanted = json::text(service, &["spec", "sessionAffinity"]) == "ClientIP";
-    let seconds = json::int(service, &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"]);
-    wanted.then(|| Duration::from_secs(seconds.unwrap_or(AFFINITY_SECONDS).max(0).unsigned_abs()))
+pub(super) fn affinity(service: &Service) -> Option<Duration> {
+    let config = service.spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+    let seconds = config.and_then(|config| config.timeout_seconds);
+    (service.spec.session_affinity == "ClientIP")
+        .then(|| Duration::from_secs(seconds.unwrap_or(AFFINITY_SECONDS).max(0).unsigned_abs()))
 }
 
 /// Returns the name of a port for people and annotations: its number if it has none.
@@ -81,7 +80,7 @@ pub(super) fn moved(address: SocketAddr) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn service(spec: Value) -> Service {
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "d"}, "spec": spec})).unwrap()
@@ -118,10 +117,10 @@ mod tests {
 
     #[test]
     fn affinity_lasts_three_hours_unless_told() {
-        assert_eq!(affinity(&json!({"spec": {}})), None);
-        assert_eq!(affinity(&json!({"spec": {"sessionAffinity": "ClientIP"}})), Some(Duration::from_secs(10_800)));
+        assert_eq!(affinity(&service(json!({}))), None);
+        assert_eq!(affinity(&service(json!({"sessionAffinity": "ClientIP"}))), Some(Duration::from_secs(10_800)));
         let told =
-            json!({"spec": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}});
+            service(json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}));
         assert_eq!(affinity(&told), Some(Duration::from_secs(5)));
     }
 

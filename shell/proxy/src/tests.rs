@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::io;
 use std::net::Ipv4Addr;
 
+use api::Verb;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use kube::Client;
 use processes::addresses::{Claim, POD_RANGE, Pool, SERVICE_RANGE};
-use runtime::Clock;
+use runtime::{Clock, Obj};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -46,9 +48,9 @@ impl World {
                 Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from_static(b"{}"))))
             }
         });
-        let client = Client::new(api, "default");
-        let events = EventWriter::start(client.clone(), Clock::system(), "proxy", "here");
-        let proxy = Proxy::new(client, "here".to_owned(), events, Drains::default(), CancellationToken::new());
+        let writer = Writer::new(Client::new(api, "default"), Clock::system(), "test", runtime::Metrics::default());
+        let events = EventWriter::start(writer.clone(), Clock::system(), "proxy", "here");
+        let proxy = Proxy::new(writer, "here".to_owned(), events, Drains::default(), CancellationToken::new());
         World { proxy, service: SocketAddr::new(address.into(), port), pods, port, sent, _claim: claim }
     }
 
@@ -58,7 +60,7 @@ impl World {
         });
         api::json::object_mut(&mut spec, &[]).extend(more.as_object().unwrap().clone());
         let service = json!({"metadata": {"name": "web", "namespace": "d", "uid": "u"}, "spec": spec});
-        self.proxy.see_service(&Seen::Applied(Box::new(Obj::from_json(service).unwrap())));
+        self.proxy.see_service(&Seen::Applied(Obj::from_json(&service).unwrap()));
     }
 
     fn apply_slice(&mut self, endpoints: &[(Ipv4Addr, [bool; 3])]) {
@@ -71,7 +73,7 @@ impl World {
             "addressType": "IPv4", "ports": [{"name": "http", "port": self.port}],
             "endpoints": endpoints.iter().map(endpoint).collect::<Vec<Value>>(),
         });
-        self.proxy.see_slice(&Seen::Applied(Box::new(Obj::from_json(slice).unwrap())));
+        self.proxy.see_slice(&Seen::Applied(Obj::from_json(&slice).unwrap()));
     }
 
     /// Starts an endpoint that tells who it is, says everything back, and `!` when the client has said all.
@@ -193,8 +195,9 @@ async fn a_service_that_goes_frees_its_address() {
     world.apply_slice(&[(a, READY)]);
     world.listening(true).await;
     let gone = world.proxy.services[&("d".to_owned(), "web".to_owned())].service.clone();
+    let gone = Obj { view: gone, text: None };
     let mut listening = world.proxy.services[&("d".to_owned(), "web".to_owned())].doors[&world.service].listening.clone();
-    world.proxy.see_service(&Seen::Deleted(Box::new(gone)));
+    world.proxy.see_service(&Seen::Deleted(gone));
     // The listener's end drops the sender.
     while listening.changed().await.is_ok() {}
     assert_eq!(world.connect().await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
@@ -240,9 +243,10 @@ fn a_port_that_moved_is_written_on_its_service() {
     let (http, unnamed) = (Sign::new(&service, &plan.doors[0]), Sign::new(&service, &plan.doors[1]));
     assert_eq!(http.correction(Some(10_080)), None, "it says so already");
     let removed = http.correction(None).unwrap();
-    assert_eq!(removed.0, "/api/v1/namespaces/d/services/web");
-    assert_eq!(removed.1["metadata"], json!({"uid": "u", "annotations": {"lifesign.dev/port-http": null}}));
+    assert_eq!(removed.path(), "/api/v1/namespaces/d/services/web");
+    let removal = json!({"metadata": {"uid": "u", "annotations": {"lifesign.dev/port-http": null}}});
+    assert_eq!(removed.verb, Verb::Merge(removal));
     assert_eq!(unnamed.correction(None), None);
-    let added = unnamed.correction(Some(10_443)).unwrap().1;
-    assert_eq!(added["metadata"]["annotations"], json!({"lifesign.dev/port-443": "10443"}));
+    let added = json!({"metadata": {"uid": "u", "annotations": {"lifesign.dev/port-443": "10443"}}});
+    assert_eq!(unnamed.correction(Some(10_443)).unwrap().verb, Verb::Merge(added));
 }

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Note, ObjectReference, Timestamp};
-use kube::Client;
-use machine::Time;
-use serde_json::{Value, json};
+use api::{Note, ObjectReference, Timestamp, Verb, Write, WriteError, WriteFailure};
+use machine::{BackOff, Time};
+use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::Clock;
+use crate::{Clock, Writer};
 
 /// Notes that wait to be written; each is small, and a burst of a few hundred is a rollout.
 const QUEUE: usize = 1_024;
@@ -22,8 +21,8 @@ const QUEUE: usize = 1_024;
 const REMEMBERED: usize = 4_096;
 /// Notes older than this are not worth writing any more.
 const STALE_AFTER: Duration = Duration::from_secs(600);
-/// One attempt to write an event may take this long.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The waits after events that could not be written.
+const RETRY: BackOff = BackOff { first: Duration::from_millis(200), last: Duration::from_secs(10) };
 
 /// Takes notes and writes them as events.
 #[derive(Clone)]
@@ -35,11 +34,11 @@ pub struct EventWriter {
 
 impl EventWriter {
     /// Starts the writer; it ends when every clone is gone. `component` is who says it, `host` where.
-    pub fn start(client: Client, clock: Clock, component: &str, host: &str) -> EventWriter {
+    pub fn start(writer: Writer, clock: Clock, component: &str, host: &str) -> EventWriter {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
-        let writer = Writer {
-            client,
+        let task = Task {
+            writer,
             clock: clock.clone(),
             component: component.to_owned(),
             host: host.to_owned(),
@@ -47,7 +46,7 @@ impl EventWriter {
             serial: 0,
             dropped: Arc::clone(&dropped),
         };
-        tokio::spawn(writer.run(receiver));
+        tokio::spawn(task.run(receiver));
         EventWriter { sender, dropped, clock }
     }
 
@@ -87,8 +86,8 @@ struct Written {
     last: Time,
 }
 
-struct Writer {
-    client: Client,
+struct Task {
+    writer: Writer,
     clock: Clock,
     component: String,
     host: String,
@@ -97,39 +96,38 @@ struct Writer {
     dropped: Arc<AtomicU64>,
 }
 
-impl Writer {
+impl Task {
     async fn run(mut self, mut receiver: mpsc::Receiver<Said>) {
         while let Some(Said { at, note, times }) = receiver.recv().await {
-            let mut pause = Duration::from_millis(200);
+            let mut failures = 0;
             loop {
                 if self.clock.now().since(at) > STALE_AFTER {
                     self.dropped.fetch_add(1, Ordering::Relaxed);
                     break;
                 }
-                match tokio::time::timeout(WRITE_TIMEOUT, self.write(at, &note, times)).await {
-                    Ok(Ok(())) => break,
-                    Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
-                        tracing::debug!(reason = note.reason, error = %status.message, "event refused");
+                match self.write(at, &note, times).await {
+                    Ok(()) => break,
+                    Err(WriteFailure { error: WriteError::Failed, .. }) => {
+                        failures += 1;
+                        tokio::time::sleep(RETRY.after(failures)).await;
+                    }
+                    Err(_) => {
                         self.dropped.fetch_add(1, Ordering::Relaxed);
                         break;
-                    }
-                    Ok(Err(_)) | Err(_) => {
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(Duration::from_secs(10));
                     }
                 }
             }
         }
     }
 
-    async fn write(&mut self, at: Time, note: &Note, times: u64) -> Result<(), kube::Error> {
+    async fn write(&mut self, at: Time, note: &Note, times: u64) -> Result<(), WriteFailure> {
         let sameness = (note.object.clone(), note.reason, note.message.clone());
         let stamp = Timestamp(at);
         if let Some(written) = self.known.get_mut(&sameness) {
             let patch = json!({"count": written.count + times, "lastTimestamp": stamp.to_string()});
-            let path = format!("/api/v1/namespaces/{}/events/{}", written.namespace, written.name);
-            match request(&self.client, http::Method::PATCH, &path, &patch).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => drop(self.known.remove(&sameness)),
+            let write = event_write(&written.namespace, &written.name, Verb::Merge(patch));
+            match self.writer.perform(&write).await {
+                Err(WriteFailure { error: WriteError::NotFound, .. }) => drop(self.known.remove(&sameness)),
                 Err(error) => return Err(error),
                 Ok(_) => {
                     written.count += times;
@@ -149,7 +147,7 @@ impl Writer {
             "reportingComponent": self.component, "reportingInstance": self.host,
             "firstTimestamp": stamp.to_string(), "lastTimestamp": stamp.to_string(), "count": times,
         });
-        request(&self.client, http::Method::POST, &format!("/api/v1/namespaces/{namespace}/events"), &event).await?;
+        self.writer.perform(&event_write(&namespace, &name, Verb::Create(event.into()))).await?;
         self.remember(sameness, Written { name, namespace, count: times, last: at });
         Ok(())
     }
@@ -165,11 +163,7 @@ impl Writer {
     }
 }
 
-/// Sends a JSON body; a PATCH is a merge patch.
-pub async fn request(client: &Client, method: http::Method, path: &str, body: &Value) -> Result<Value, kube::Error> {
-    let content_type = if method == http::Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-    let bytes = serde_json::to_vec(body).expect("a JSON value serializes");
-    let request =
-        http::Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, content_type).body(bytes);
-    client.request(request.map_err(kube::Error::HttpError)?).await
+fn event_write(namespace: &str, name: &str, verb: Verb) -> Write {
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Write { id: 0, group: "", version: "v1", kind: "Event", plural: "events", namespace, name, subresource: "", verb }
 }

@@ -26,6 +26,10 @@ impl Kind for NodePodProbe {
     const KIND: &'static str = "NodePodProbe";
     const PLURAL: &'static str = "nodepodprobes";
     const SCOPE: Scope = Scope::Cluster;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }
 
 /// What is to be probed on a node.

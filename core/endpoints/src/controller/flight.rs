@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use machine::Time;
 
-use crate::controller::{ServiceKey, WriteId};
+use crate::controller::ServiceKey;
 use crate::index::SliceEvent;
 use crate::index::entry::Draft;
 
@@ -16,7 +16,7 @@ pub(crate) struct Flight {
     pub(crate) started_at: Time,
     pub(crate) trigger: Option<Time>,
     /// Writes that were sent and not answered.
-    pub(crate) waiting: BTreeMap<WriteId, Sent>,
+    pub(crate) waiting: BTreeMap<u64, Sent>,
     /// Updates to send when the creates are answered.
     pub(crate) updates: Vec<Draft>,
     /// Deletes to send when the updates are answered, names and uids.

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Note, NoteType, ObjectReference};
+use api::write::Body;
+use api::{EndpointSlice, Note, NoteType, ObjectReference, Verb, Write, WriteError};
 use machine::Time;
 
 use crate::controller::flight::{End, Flight, Sent};
-use crate::controller::{Answer, Controller, Effect, Failure, Op, Resource, ServiceKey, Write, WriteId, object_key};
+use crate::controller::{Answer, Controller, Effect, Resource, ServiceKey, object_key};
 use crate::hints::Mode;
 use crate::index::entry::{Draft, Outcome};
 use crate::metrics::{Metric, Operation, SyncResult, known_distribution};
-use crate::retry::backoff;
+use crate::retry::RETRY;
 use crate::service::ServiceRecord;
 
 /// The reason of the event for writes that failed; Kubernetes.
@@ -80,15 +81,17 @@ impl Controller {
     fn send(&mut self, key: &ServiceKey, flight: &mut Flight, writes: Vec<Sent>, effects: &mut Vec<Effect>) {
         for sent in writes {
             self.next_write += 1;
-            let id = WriteId(self.next_write);
-            let op = match &sent {
-                Sent::Slice(Draft { name: None, content, .. }) => Op::Create { body: content.encoded().clone() },
+            let id = self.next_write;
+            let (name, verb) = match &sent {
+                // The server makes up the name.
+                Sent::Slice(Draft { name: None, content, .. }) => ("", Verb::Create(Body::Encoded(content.encoded()))),
                 Sent::Slice(Draft { name: Some(name), content, .. }) => {
-                    Op::Update { name: name.to_string(), body: content.encoded().clone() }
+                    (&**name, Verb::Update(Body::Encoded(content.encoded())))
                 }
-                Sent::Delete { name, uid } => Op::Delete { name: name.to_string(), uid: uid.clone() },
+                Sent::Delete { name, uid } => (&**name, Verb::delete(uid.as_str())),
             };
-            effects.push(Effect::Write(Write { id, service: key.clone(), op }));
+            let write = Write { id, ..Write::to::<EndpointSlice>(&*key.namespace, name, verb) };
+            effects.push(Effect::Write { service: key.clone(), write });
             self.writes.insert(id, key.clone());
             flight.waiting.insert(id, sent);
         }
@@ -118,7 +121,7 @@ impl Controller {
     }
 
     /// Takes the answer to a write.
-    pub(super) fn answered(&mut self, now: Time, id: WriteId, answer: Answer, effects: &mut Vec<Effect>) {
+    pub(super) fn answered(&mut self, now: Time, id: u64, answer: Answer, effects: &mut Vec<Effect>) {
         let Some(key) = self.writes.remove(&id) else { return };
         let mut flight = self.flights.remove(&key).expect("a write that waits for its answer is under way");
         let sent = flight.waiting.remove(&id).expect("a write that waits for its answer is under way");
@@ -150,23 +153,23 @@ impl Controller {
                 }
                 return;
             }
-            Answer::Deleted => Failure::Other("a write was answered as a delete".to_owned()),
+            Answer::Deleted => panic!("only a delete is answered as one"),
             Answer::Failed(failure) => failure,
         };
-        match (failure, draft.name) {
-            (Failure::Conflict, Some(name)) => {
+        match (failure.error, draft.name) {
+            (WriteError::Conflict, Some(name)) => {
                 let seen = self.index.entry(key).and_then(|entry| entry.slices.get(&name));
                 let revision = seen.map(|slice| slice.meta.resource_version.clone()).unwrap_or_default();
                 flight.end.stale.insert(name.to_string(), revision);
             }
-            (Failure::NotFound, Some(name)) => {
+            (WriteError::NotFound, Some(name)) => {
                 self.index.change(key, |entry| entry.expect_gone(&name));
                 flight.end.again = true;
             }
-            (Failure::NamespaceTerminating, _) => flight.end.over = true,
-            (failure, name) => {
+            (WriteError::NamespaceTerminating, _) => flight.end.over = true,
+            (_, name) => {
                 let what = name.map_or_else(|| "create a slice".to_owned(), |name| format!("update slice {name}"));
-                flight.end.error.get_or_insert(format!("failed to {what}: {}", describe(failure)));
+                flight.end.error.get_or_insert(format!("failed to {what}: {}", failure.message));
             }
         }
     }
@@ -180,15 +183,15 @@ impl Controller {
         answer: Answer,
         effects: &mut Vec<Effect>,
     ) {
+        // A conflict means that another slice has the name: the one that was meant is gone.
         match answer {
-            // A conflict means that another slice has the name: the one that was meant is gone.
-            Answer::Deleted | Answer::Written(_) | Answer::Failed(Failure::NotFound | Failure::Conflict) => {
+            Answer::Failed(failure) if !matches!(failure.error, WriteError::NotFound | WriteError::Conflict) => {
+                self.index.change(key, |entry| entry.tracker.delete_failed(uid));
+                flight.end.error.get_or_insert(format!("failed to delete slice {name}: {}", failure.message));
+            }
+            Answer::Deleted | Answer::Written(_) | Answer::Failed(_) => {
                 self.count(flight, Operation::Delete, effects);
                 self.index.change(key, |entry| entry.slices.remove(name));
-            }
-            Answer::Failed(failure) => {
-                self.index.change(key, |entry| entry.tracker.delete_failed(uid));
-                flight.end.error.get_or_insert(format!("failed to delete slice {name}: {}", describe(failure)));
             }
         }
     }
@@ -252,7 +255,7 @@ impl Controller {
         retry.failures = retry.failures.saturating_add(1);
         // What is known to have changed needs no wait, the first time.
         let at_once = end.again && end.stale.is_empty() && result == SyncResult::Stale && retry.failures == 1;
-        let wait = if at_once { Duration::ZERO } else { backoff(retry.failures).max(self.bucket.take(now)) };
+        let wait = if at_once { Duration::ZERO } else { RETRY.after(retry.failures).max(self.bucket.take(now)) };
         retry.stale = end.stale;
         retry.at = now + wait;
         let at = retry.at;
@@ -270,13 +273,4 @@ fn note(service: &ServiceRecord, reason: &'static str, message: String) -> Effec
         ..ObjectReference::default()
     };
     Effect::Note(Note { object, type_: NoteType::Warning, reason, message })
-}
-
-fn describe(failure: Failure) -> String {
-    match failure {
-        Failure::Conflict => "conflict".to_owned(),
-        Failure::NotFound => "not found".to_owned(),
-        Failure::NamespaceTerminating => "the namespace is being terminated".to_owned(),
-        Failure::Other(text) => text,
-    }
 }

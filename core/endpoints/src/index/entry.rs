@@ -162,7 +162,7 @@ impl Entry {
     }
 
     /// Takes a slice that was added or changed; returns whether the Service must be synced.
-    pub(crate) fn observe(&mut self, slice: EndpointSlice) -> bool {
+    pub(crate) fn observe(&mut self, slice: &EndpointSlice) -> bool {
         let (uid, generation) = (slice.metadata.uid.clone(), slice.metadata.generation);
         let done_with = self.tracker.is_done_with(&uid);
         let news = self.tracker.observed(&uid, generation, slice.metadata.deleting());
@@ -180,10 +180,10 @@ impl Entry {
             Some(known) if generation == known.meta.generation && generation != 0 => {
                 let owner = self.service.as_ref().map_or("", |service| &service.uid);
                 self.memory.settled &= owned_by(&known.meta, owner) == owned_by(&slice.metadata, owner);
-                known.meta = slice.metadata;
+                known.meta = slice.metadata.clone();
             }
             _ => {
-                self.slices.insert(name, StoredSlice::observed(slice));
+                self.slices.insert(name, StoredSlice::observed(slice.clone()));
                 self.memory.settled = false;
             }
         }
@@ -258,9 +258,7 @@ impl Entry {
 
 /// Returns whether metadata is older than what is known of the same slice.
 fn older(meta: &ObjectMeta, known: &ObjectMeta) -> bool {
-    let revision = |meta: &ObjectMeta| meta.resource_version.parse::<u64>().ok();
-    let revised = matches!((revision(meta), revision(known)), (Some(new), Some(old)) if new < old);
-    meta.generation < known.generation || revised
+    meta.generation < known.generation || meta.is_older_than(known)
 }
 
 impl FamilyState {

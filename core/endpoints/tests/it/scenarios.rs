@@ -366,7 +366,7 @@ fn no_more_services_than_allowed_are_synced_at_a_time() {
     let writes: Vec<_> = effects
         .drain(..)
         .filter_map(|effect| match effect {
-            Effect::Write(write) => Some(write),
+            Effect::Write { write, .. } => Some(write),
             _ => None,
         })
         .collect();
@@ -374,8 +374,8 @@ fn no_more_services_than_allowed_are_synced_at_a_time() {
     assert_eq!(controller.deadline(), None, "an answer must come first");
     let meta = api::ObjectMeta { name: "a-1".into(), uid: "u".into(), generation: 1, ..Default::default() };
     let answer = endpoints::controller::Answer::Written(meta.into());
-    controller.step(now, Some(Input::Answered { write: writes[0].id, answer }), &mut effects);
-    let third = effects.iter().any(|effect| matches!(effect, Effect::Write(write) if &*write.service.name == "c"));
+    controller.step(now, Some(Input::Answered { id: writes[0].id, answer }), &mut effects);
+    let third = effects.iter().any(|effect| matches!(effect, Effect::Write { service, .. } if &*service.name == "c"));
     assert!(third, "{effects:?}");
     let over = |effect: &Effect| matches!(effect, Effect::Metric(Metric::Sync { result: SyncResult::Success, .. }));
     assert_eq!(effects.iter().filter(|effect| over(effect)).count(), 1);

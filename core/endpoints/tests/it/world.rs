@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use api::endpointslice::{Endpoint, TRIGGER_TIME_ANNOTATION};
 use api::endpointslice_rules::{drop_disabled_endpoint_fields, raises_endpoint_slice_generation};
+use api::write::Body;
 use api::{EndpointSlice, FeatureGates, Gate, Node, Pod, Service};
-use endpoints::controller::{Answer, Effect, Failure, Input, Op, Resource, Write, WriteId};
+use api::{Verb, Write, WriteError, WriteFailure};
+use endpoints::controller::{Answer, Effect, Input, Resource};
 use endpoints::metrics::Metric;
 use endpoints::plan::{plan, writes};
 use endpoints::render::Writes;
@@ -61,7 +63,7 @@ pub(crate) struct World {
     expected: BTreeMap<String, Writes>,
     got: BTreeMap<String, Writes>,
     /// Writes without answer, and their Services.
-    sent_for: BTreeMap<WriteId, String>,
+    sent_for: BTreeMap<u64, String>,
 }
 
 impl World {
@@ -258,7 +260,7 @@ impl World {
             }
         }
         let mut answered = match &input {
-            Some(Input::Answered { write, .. }) => Some(self.sent_for.remove(write).expect("it was sent")),
+            Some(Input::Answered { id, .. }) => Some(self.sent_for.remove(id).expect("it was sent")),
             _ => None,
         };
         let mut effects = Vec::new();
@@ -266,8 +268,8 @@ impl World {
         let mut writes = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Write(write) => {
-                    self.note(&write);
+                Effect::Write { service, write } => {
+                    self.note(&service.name, &write);
                     writes.push(write);
                 }
                 other => {
@@ -286,14 +288,14 @@ impl World {
         }
     }
 
-    fn note(&mut self, write: &Write) {
-        let service = write.service.name.to_string();
-        self.sent_for.insert(write.id, service.clone());
-        let got = self.got.entry(service).or_default();
-        match &write.op {
-            Op::Create { body } => got.creates.push(body.to_vec()),
-            Op::Update { name, body } => got.updates.push((name.clone(), body.to_vec())),
-            Op::Delete { name, uid } => got.deletes.push((name.clone(), uid.clone())),
+    fn note(&mut self, service: &str, write: &Write) {
+        self.sent_for.insert(write.id, service.to_owned());
+        let got = self.got.entry(service.to_owned()).or_default();
+        match &write.verb {
+            Verb::Create(Body::Encoded(body)) => got.creates.push(body.to_vec()),
+            Verb::Update(Body::Encoded(body)) => got.updates.push((write.name.clone(), body.to_vec())),
+            Verb::Delete { uid, .. } => got.deletes.push((write.name.clone(), uid.clone())),
+            verb => panic!("{verb:?}"),
         }
     }
 
@@ -328,65 +330,72 @@ impl World {
 
     fn perform(&mut self, write: Write) {
         let fault = self.faults.pop_front();
-        let answer = match (fault, &write.op) {
-            (Some(Fault::Refused), _) => Answer::Failed(Failure::Other("refused".to_owned())),
-            (Some(Fault::NamespaceTerminating), Op::Create { .. }) => Answer::Failed(Failure::NamespaceTerminating),
-            (fault, op) => {
-                let answer = self.execute(op);
-                if fault == Some(Fault::Lost) { Answer::Failed(Failure::Other("lost".to_owned())) } else { answer }
+        let answer = match (fault, &write.verb) {
+            (Some(Fault::Refused), _) => {
+                Answer::Failed(WriteFailure { error: WriteError::Failed, message: "refused".to_owned() })
+            }
+            (Some(Fault::NamespaceTerminating), Verb::Create(_)) => failed(WriteError::NamespaceTerminating),
+            (fault, _) => {
+                let answer = self.execute(&write);
+                if fault == Some(Fault::Lost) { failed(WriteError::Failed) } else { answer }
             }
         };
         if let Answer::Written(meta) = &answer {
             let slice = read(&self.slices[&meta.name]);
-            let (Op::Create { body } | Op::Update { body, .. }) = &write.op else { panic!("a delete writes nothing") };
-            let sent: EndpointSlice = serde_json::from_slice(body).expect("a slice");
+            let sent: EndpointSlice = serde_json::from_slice(body(&write)).expect("a slice");
             self.sent.insert(meta.uid.clone(), (meta.generation, sent.endpoints));
             self.view.insert(meta.name.clone(), slice);
         }
-        let gone = match (&answer, &write.op) {
-            (Answer::Deleted | Answer::Failed(Failure::NotFound | Failure::Conflict), Op::Delete { name, .. }) => Some(name),
-            (Answer::Failed(Failure::NotFound), Op::Update { name, .. }) => Some(name),
+        let error = match &answer {
+            Answer::Failed(failure) => Some(failure.error),
             _ => None,
         };
-        if let Some(slice) = gone.and_then(|name| self.view.remove(name)) {
-            self.dead.insert(slice.metadata.uid, write.service.name.to_string());
+        let gone = match &write.verb {
+            Verb::Delete { .. } => matches!(error, None | Some(WriteError::NotFound | WriteError::Conflict)),
+            _ => error == Some(WriteError::NotFound),
+        };
+        if let Some(slice) = self.view.get(&write.name).filter(|_| gone).cloned() {
+            self.view.remove(&write.name);
+            self.dead.insert(slice.metadata.uid, self.sent_for[&write.id].clone());
         }
         if !self.late {
             // The watch is quicker than the answer.
             self.deliver_events();
         }
-        self.feed(Input::Answered { write: write.id, answer });
+        self.feed(Input::Answered { id: write.id, answer });
     }
 
-    fn execute(&mut self, op: &Op) -> Answer {
-        match op {
-            Op::Create { body } => {
+    fn execute(&mut self, write: &Write) -> Answer {
+        let name = &write.name;
+        match &write.verb {
+            Verb::Create(_) => {
                 self.made += 1;
                 self.written.0 += 1;
-                let mut slice: Value = serde_json::from_slice(body).expect("JSON");
+                let mut slice: Value = serde_json::from_slice(body(write)).expect("JSON");
                 slice["metadata"]["name"] = json!(format!("web-{:04}", self.made));
                 Answer::Written(self.store(slice).metadata.into())
             }
-            Op::Update { name, body } => {
-                let slice: Value = serde_json::from_slice(body).expect("JSON");
-                let Some(stored) = self.slices.get(name) else { return Answer::Failed(Failure::NotFound) };
+            Verb::Update(_) => {
+                let slice: Value = serde_json::from_slice(body(write)).expect("JSON");
+                let Some(stored) = self.slices.get(name) else { return failed(WriteError::NotFound) };
                 for key in ["uid", "resourceVersion"] {
                     if stored["metadata"][key] != slice["metadata"][key] {
-                        return Answer::Failed(Failure::Conflict);
+                        return failed(WriteError::Conflict);
                     }
                 }
                 self.written.1 += 1;
                 Answer::Written(self.store(slice).metadata.into())
             }
-            Op::Delete { name, uid } => match self.slices.get(name) {
-                None => Answer::Failed(Failure::NotFound),
-                Some(stored) if stored["metadata"]["uid"] != json!(uid) => Answer::Failed(Failure::Conflict),
+            Verb::Delete { uid, .. } => match self.slices.get(name) {
+                None => failed(WriteError::NotFound),
+                Some(stored) if stored["metadata"]["uid"] != json!(uid) => failed(WriteError::Conflict),
                 Some(_) => {
                     self.written.2 += 1;
                     self.remove(name);
                     Answer::Deleted
                 }
             },
+            verb => panic!("{verb:?}"),
         }
     }
 
@@ -492,4 +501,16 @@ fn is_begin(got: &Value, expected: &Value) -> bool {
     let same = |key: &str| list(got, key) == list(expected, key);
     let none = |key: &str| list(got, key).is_empty();
     same("creates") && ((same("updates") && (same("deletes") || none("deletes"))) || (none("updates") && none("deletes")))
+}
+
+fn failed(error: WriteError) -> Answer {
+    Answer::Failed(WriteFailure { error, message: error.to_string() })
+}
+
+/// Returns the text of the slice in a write.
+fn body(write: &Write) -> &[u8] {
+    match &write.verb {
+        Verb::Create(Body::Encoded(body)) | Verb::Update(Body::Encoded(body)) => body,
+        verb => panic!("{verb:?}"),
+    }
 }

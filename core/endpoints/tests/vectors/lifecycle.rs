@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use api::endpointslice::Endpoint;
 use api::endpointslice_rules::{drop_disabled_endpoint_fields, raises_endpoint_slice_generation};
-use api::{EndpointSlice, FeatureGates, Gate, Pod, Service};
-use endpoints::controller::{Answer, Effect, Input, Op, Resource};
+use api::write::Body;
+use api::{EndpointSlice, FeatureGates, Gate, Pod, Service, Verb};
+use endpoints::controller::{Answer, Effect, Input, Resource};
 use endpoints::metrics::Metric;
 use endpoints::plan::{plan, writes};
 use endpoints::render::Writes;
@@ -213,31 +214,32 @@ impl Stepping {
 
     fn perform(&mut self, effect: Effect, store: &mut Store, gates: &FeatureGates, synced: &mut Synced) -> Option<Input> {
         let write = match effect {
-            Effect::Write(write) => write,
+            Effect::Write { write, .. } => write,
             Effect::Metric(Metric::Transition { from, to, count }) => {
                 synced.churn.transitions.insert((from, to), count);
                 return None;
             }
             _ => return None,
         };
-        let answer = match write.op {
-            Op::Create { body } => {
+        let answer = match write.verb {
+            Verb::Create(Body::Encoded(body)) => {
                 let answer = store.put(&body, gates);
-                synced.writes.creates.push(body.into());
+                synced.writes.creates.push(body.to_vec());
                 Answer::Written(answer.metadata.into())
             }
-            Op::Update { name, body } => {
+            Verb::Update(Body::Encoded(body)) => {
                 let answer = store.put(&body, gates);
-                synced.writes.updates.push((name, body.into()));
+                synced.writes.updates.push((write.name, body.to_vec()));
                 Answer::Written(answer.metadata.into())
             }
-            Op::Delete { name, uid } => {
-                store.slices.remove(&name);
-                synced.writes.deletes.push((name, uid));
+            Verb::Delete { uid, .. } => {
+                store.slices.remove(&write.name);
+                synced.writes.deletes.push((write.name, uid));
                 Answer::Deleted
             }
+            verb => panic!("{verb:?}"),
         };
-        Some(Input::Answered { write: write.id, answer })
+        Some(Input::Answered { id: write.id, answer })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pods in the cache: which markers select one, and what its node shall probe.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::Pod;
 use api::marker::{MARKED, PodProbe};
@@ -8,17 +9,13 @@ use api::marker::{MARKED, PodProbe};
 use super::{Cache, Changes, NodeFacts, PodEntry};
 use crate::mark::Trigger;
 use crate::{Compiled, Key, Marked, Reason, entries};
-use api::key::is_stale;
 
 impl Cache {
     /// Takes a pod.
-    pub(crate) fn apply_pod(&mut self, mut pod: Pod, changes: &mut Changes) {
-        // What markers never read would be the larger part of the memory.
-        pod.status.container_statuses = Vec::new();
-        pod.status.init_container_statuses = Vec::new();
+    pub(crate) fn apply_pod(&mut self, pod: Arc<Pod>, changes: &mut Changes) {
         let key = Key::of(&pod.metadata);
         match self.pods.get(&key) {
-            Some(old) if is_stale(&old.pod.metadata, &pod.metadata) => return,
+            Some(old) if pod.metadata.is_older_than(&old.pod.metadata) => return,
             Some(old) if old.pod.metadata.uid != pod.metadata.uid || old.pod.spec.node_name != pod.spec.node_name => {
                 self.remove_pod(&key, changes);
             }

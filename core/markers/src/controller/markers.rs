@@ -9,7 +9,7 @@ use api::{Note, NoteType, Verb, Write, WriteError};
 use machine::Time;
 use serde_json::json;
 
-use super::{COALESCE, Controller, Effect, Target, back_off};
+use super::{COALESCE, Controller, Effect, RETRY, Target};
 use crate::cache::MarkerEntry;
 use crate::{Key, Reason};
 
@@ -98,7 +98,7 @@ impl Controller {
     pub(super) fn marker_written(&mut self, now: Time, key: &Key, error: Option<WriteError>) {
         self.markers.finish(key);
         let Some(work) = self.marker_work.get_mut(key) else { return };
-        work.blocked_until = error.map(|_| now + back_off(work.failures));
+        work.blocked_until = error.map(|_| now + RETRY.after(work.failures + 1));
         if error.is_some() {
             work.failures = work.failures.saturating_add(1);
             work.sent = None;

@@ -7,7 +7,7 @@ use api::{Verb, Write, WriteError};
 use machine::Time;
 use serde_json::json;
 
-use super::{COALESCE, COALESCE_ENTRIES, Controller, Effect, Target, back_off};
+use super::{COALESCE, COALESCE_ENTRIES, Controller, Effect, RETRY, Target};
 use crate::cache::{Action, Changes};
 
 /// What the controller remembers of a node.
@@ -29,7 +29,8 @@ impl Controller {
         let work = self.node_work.entry(name.clone()).or_default();
         work.clean = false;
         work.since.get_or_insert(now);
-        let at = (now + coalesce(self.cache.node_pod_probes.get(&name))).max(work.blocked_until.unwrap_or(now));
+        let at = (now + coalesce(self.cache.node_pod_probes.get(&name).map(|object| &**object)))
+            .max(work.blocked_until.unwrap_or(now));
         self.nodes.schedule(name, at);
     }
 
@@ -43,15 +44,15 @@ impl Controller {
             return self.nodes.schedule(name, *again_at);
         }
         let verb = match &action {
-            Action::Create(items) => Verb::Create(object(&name, items)),
+            Action::Create(items) => Verb::Create(object(&name, items).into()),
             Action::Update(items) => Verb::Merge(json!({"spec": {"podProbes": items}})),
             Action::Delete => {
                 let known = self.cache.node_pod_probes.get(&name);
-                Verb::Delete { uid: known.map(|object| object.metadata.uid.clone()).unwrap_or_default() }
+                Verb::delete(known.map(|object| object.metadata.uid.clone()).unwrap_or_default())
             }
         };
         let since = work.since.take().unwrap_or(now);
-        work.sent = Some((action, now + back_off(work.failures)));
+        work.sent = Some((action, now + RETRY.after(work.failures + 1)));
         self.nodes.start(&name);
         let write = Write::to::<NodePodProbe>("", name.clone(), verb);
         effects.push(Effect::Write { target: Target::Node(name), write, since });
@@ -73,14 +74,14 @@ impl Controller {
         self.nodes.finish(&name);
         let work = self.node_work.entry(name.clone()).or_default();
         let deleted = matches!(work.sent, Some((Action::Delete, _)));
-        let pause = coalesce(self.cache.node_pod_probes.get(&name));
+        let pause = coalesce(self.cache.node_pod_probes.get(&name).map(|object| &**object));
         work.failures = work.failures.saturating_add(1);
         let retry_at = match error {
             // Whether it took is found by looking again; what changed meanwhile is waited for as ever.
             None => work.since.map_or(now, |since| now.max(since + pause)),
             Some(_) => {
                 work.sent = None;
-                now + back_off(work.failures - 1)
+                now + RETRY.after(work.failures)
             }
         };
         work.blocked_until = error.map(|_| retry_at);

@@ -12,7 +12,7 @@ use api::{Pod, Verb, Write, WriteError};
 use machine::Time;
 use serde_json::{Map, Value, json};
 
-use super::{Controller, Effect, Target, back_off};
+use super::{Controller, Effect, RETRY, Target};
 use crate::mark::{DRIFT_AFTER, Marking, Trigger, mark};
 use crate::{Key, Marked, Reason};
 
@@ -118,10 +118,10 @@ impl Controller {
                 work.trigger = Some(Trigger::Result);
                 Duration::ZERO
             }
-            Some(WriteError::Failed) => {
+            Some(WriteError::Failed | WriteError::Denied) => {
                 work.failures = work.failures.saturating_add(1);
                 work.trigger = work.trigger.max(Some(Trigger::Marker));
-                back_off(work.failures - 1)
+                RETRY.after(work.failures)
             }
             // The pod is gone or another one, or does not accept it: the next change of the pod will be looked at.
             Some(_) => {

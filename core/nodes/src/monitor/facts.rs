@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use api::node::LABEL_CONTROL_PLANE;
 use api::{Lease, Node, Pod, Timestamp};
 
 use super::Config;
@@ -10,8 +11,6 @@ use crate::taints::HealthTaint;
 
 /// Label of a node whose silence does not speak for its zone.
 pub const LABEL_EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
-/// Label of a control plane node.
-pub const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// Label of the region.
 pub const LABEL_REGION: &str = "topology.kubernetes.io/region";
 /// Label of the zone.
@@ -143,12 +142,11 @@ pub struct LeaseFacts {
 impl LeaseFacts {
     /// Reads a Lease.
     pub fn read(lease: &Lease) -> LeaseFacts {
-        let seconds = lease.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         LeaseFacts {
             node: lease.metadata.name.as_str().into(),
             renew_time: lease.spec.renew_time,
             resource_version: lease.metadata.resource_version.clone(),
-            duration: seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            duration: lease.spec.duration(),
         }
     }
 }

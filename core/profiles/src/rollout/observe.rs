@@ -7,17 +7,15 @@ use api::config_node::{
     ANNOTATION_APPLIED_PROFILE, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS,
     ConfigNode,
 };
+use api::lease::interval_of;
+pub(super) use api::node::LABEL_CONTROL_PLANE;
+use api::tolerations::{NOT_READY, UNREACHABLE};
 use api::{Node, Pod, duration};
 use machine::Time;
 
 use super::{INSTANCE, LOOK, Rollout};
 use crate::plan::{ApiServer, ControllerManager, Kind, Observed, WorkerNode};
 use crate::profile::{Profile, Values};
-
-/// Label of a control plane node.
-pub(super) const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// What a controller sees.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +139,7 @@ pub(super) fn told_interval(node: &Node) -> Option<Duration> {
 
 fn read_node(now: Time, name: &str, node: &Node, world: &World<'_>) -> WorkerNode {
     // A node without a Lease has not begun to beat: its agent begins with the interval of Default.
-    let lease = world.leases.get(name).map(|duration| *duration / 4);
+    let lease = world.leases.get(name).map(|duration| interval_of(*duration));
     let mut worker = WorkerNode::new(name, lease.unwrap_or(Profile::Default.values().lease_renew_interval()));
     worker.control_plane = node.metadata.labels.contains_key(LABEL_CONTROL_PLANE);
     if node.ready() != Some("True") {

@@ -112,7 +112,7 @@ impl Plane {
     fn write(&mut self, write: &Write) {
         let object = match (write.group, &write.verb) {
             ("", Verb::Merge(_)) => self.nodes.get_mut(&write.name).expect("a node that is there"),
-            (_, Verb::Create(body)) => {
+            (_, Verb::Create(api::write::Body::Json(body))) => {
                 self.cluster = Some(body.clone());
                 return;
             }

@@ -19,7 +19,7 @@ pub(super) fn create_cluster() -> Write {
     let object = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "Node", "metadata": {"name": NAME}, "spec": {},
     });
-    Write::to::<ConfigNode>("", NAME, Verb::Create(object))
+    Write::to::<ConfigNode>("", NAME, Verb::Create(object.into()))
 }
 
 /// The changes of one look.

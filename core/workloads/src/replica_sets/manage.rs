@@ -36,7 +36,7 @@ impl ReplicaSets {
             entry.managing = true;
             let body = pod_of(&entry.set.spec.template, &entry.set.metadata);
             for _ in 0..count(missing).min(entry.batch) {
-                let write = Write::to::<Pod>(&key.namespace, "", Verb::Create(body.clone()));
+                let write = Write::to::<Pod>(&key.namespace, "", Verb::Create(body.clone().into()));
                 self.send(key, What::Create, write, effects);
             }
             return true;
@@ -47,7 +47,7 @@ impl ReplicaSets {
         }
         entry.managing = true;
         for (pod, uid) in self.surplus(now, key, count(-missing)) {
-            let write = Write::to::<Pod>(&key.namespace, &pod.name, Verb::Delete { uid: uid.clone() });
+            let write = Write::to::<Pod>(&key.namespace, &pod.name, Verb::delete(uid.clone()));
             self.send(key, What::Delete { pod, uid }, write, effects);
         }
         true

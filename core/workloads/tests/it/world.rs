@@ -142,7 +142,7 @@ impl World {
     fn request(&mut self, write: &Write) -> Result<Option<Object>, Failure> {
         let at = (write.plural, write.name.clone());
         match &write.verb {
-            Verb::Create(body) => {
+            Verb::Create(api::write::Body::Json(body)) => {
                 if let Some(message) = self.refuse.get(write.plural) {
                     let (error, namespace_terminating) = (WriteError::Failed, message == "terminating");
                     return Err(Failure { error, message: message.clone(), namespace_terminating });
@@ -178,7 +178,7 @@ impl World {
                 }
                 Ok(Some(read(write.plural, &self.objects[&at])))
             }
-            Verb::Delete { uid } => {
+            Verb::Delete { uid, .. } => {
                 let known = self.objects.get(&at).ok_or_else(|| failure(WriteError::NotFound))?;
                 if known["metadata"]["uid"] != **uid {
                     return Err(failure(WriteError::Conflict));
@@ -187,6 +187,7 @@ impl World {
                 self.delete(write.plural, &write.name);
                 Ok(None)
             }
+            verb => panic!("{verb:?}"),
         }
     }
 
@@ -205,6 +206,7 @@ impl World {
     /// Changes an object, as a user does.
     pub(crate) fn patch(&mut self, plural: &'static str, name: &str, patch: &Value) {
         let write = Write {
+            id: 0,
             group: "",
             version: "v1",
             kind: "",

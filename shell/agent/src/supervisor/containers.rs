@@ -13,7 +13,7 @@ use processes::container::{Instance, LaunchError, Running, ShimProgram, launch};
 use processes::layout::{Layout, PodDir};
 use processes::state::{ContainerSpec, LogLimits, prune};
 use processes::volumes::{self, VolumeError};
-use runtime::{Clock, chain};
+use runtime::{Clock, RequestError, Writer, chain, requests};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -22,7 +22,6 @@ use tokio_util::task::TaskTracker;
 
 use super::adopt::exit_of;
 use super::mail::Mail;
-use crate::requests;
 use pods::environment::references::Needed;
 use pods::environment::{References, Resolved, Surroundings, resolve};
 
@@ -42,6 +41,7 @@ const CREATING: &str = "ContainerCreating";
 /// What every task of the agent needs.
 pub(crate) struct Surround {
     pub(crate) client: Client,
+    pub(crate) writer: Writer,
     pub(crate) clock: Clock,
     pub(crate) node: String,
     pub(crate) mail: mpsc::Sender<Mail>,
@@ -94,7 +94,7 @@ impl Surround {
     /// Reads the ConfigMaps and Secrets that a pod refers to; one that is not there is left out.
     ///
     /// A container that is started again does not wait for the API: what was read before is kept for that.
-    async fn references(&self, pod: &Value, known: &Known) -> Result<Arc<References>, kube::Error> {
+    async fn references(&self, pod: &Value, known: &Known) -> Result<Arc<References>, RequestError> {
         let before = known.lock().expect("nothing panics while it is held").clone();
         let timeout = if before.is_some() { READ_AGAIN_TIMEOUT } else { READ_TIMEOUT };
         match (self.read_references(pod, timeout).await, before) {
@@ -111,7 +111,7 @@ impl Surround {
         }
     }
 
-    async fn read_references(&self, pod: &Value, timeout: Duration) -> Result<References, kube::Error> {
+    async fn read_references(&self, pod: &Value, timeout: Duration) -> Result<References, RequestError> {
         let needed = Needed::of(pod);
         let namespace = text(pod, &["metadata", "namespace"]);
         let config_maps = self.read_all(namespace, "configmaps", needed.config_maps, timeout).await?;
@@ -125,14 +125,12 @@ impl Surround {
         plural: &str,
         names: impl IntoIterator<Item = String>,
         timeout: Duration,
-    ) -> Result<BTreeMap<String, Value>, kube::Error> {
+    ) -> Result<BTreeMap<String, Value>, RequestError> {
         let mut found = BTreeMap::new();
         for name in names {
             let path = format!("/api/v1/namespaces/{namespace}/{plural}/{name}");
-            match requests::get(&self.client, &path, timeout).await {
-                Ok(object) => drop(found.insert(name, object)),
-                Err(error) if requests::code(&error) == Some(404) => {}
-                Err(error) => return Err(error),
+            if let Some(object) = requests::get_opt(&self.client, &path, timeout).await? {
+                found.insert(name, object);
             }
         }
         Ok(found)
@@ -262,7 +260,7 @@ fn find<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
     lists.flat_map(|list| items(pod, &["spec", list])).find(|container| text(container, &["name"]) == name)
 }
 
-fn unreadable(error: &kube::Error) -> String {
+fn unreadable(error: &RequestError) -> String {
     format!("the ConfigMaps and Secrets of the pod cannot be read: {error}")
 }
 

@@ -1,10 +1,9 @@
 //! What a machine says is done here. Nothing waits: what takes time becomes a task.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::note::NoteType;
-use api::{Note, ProbeType, Service};
+use api::{Note, Pod, ProbeType, Service, Verb, Write};
 use machine::Time;
 use pods::{Effect, Input};
 use processes::layout::mark_interrupted;
@@ -18,10 +17,7 @@ use super::local::{Local, place};
 use super::mail::{Ask, Mail};
 use super::markers::MARKERS;
 use crate::metrics::WorkerLabels;
-use crate::requests;
 
-/// The request that deletes a pod for good may take this long.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Something of a pod's spec is not honoured as on a cluster.
 const NOT_HONOURED: &str = "NotHonoured";
 
@@ -151,7 +147,7 @@ impl Supervisor {
             self.surround.spawn(async move { surround.fact(key, input).await });
             return;
         }
-        let (raw, dir, known) = (Arc::clone(&local.raw), local.dir.clone(), Arc::clone(&local.known));
+        let (raw, dir, known) = (Arc::new(local.object.json()), local.dir.clone(), Arc::clone(&local.known));
         self.surround.spawn(containers::prepare(surround, key, raw, dir, ip, known));
     }
 
@@ -166,7 +162,7 @@ impl Supervisor {
             container,
             number,
             id,
-            raw: Arc::clone(&local.raw),
+            raw: Arc::new(local.object.json()),
             dir: local.dir.clone(),
             ip: local.ip(&self.surround),
             services: self.services.values().filter(seen).cloned().collect(),
@@ -287,9 +283,8 @@ impl Local {
 }
 
 async fn delete(surround: Arc<Surround>, pod: u64, namespace: String, name: String, uid: String) {
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-    let result = requests::delete(&surround.client, &path, &uid, Some(0), DELETE_TIMEOUT).await;
-    let result = result.map(drop).map_err(|error| requests::write_error(&error));
+    let write = Write::to::<Pod>(namespace, name, Verb::Delete { uid, grace_seconds: Some(0) });
+    let result = surround.writer.perform(&write).await.map(drop).map_err(Into::into);
     surround.fact(pod, Input::PodDeleted(result)).await;
 }
 

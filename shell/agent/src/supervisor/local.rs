@@ -4,14 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use api::ProbeType;
+use api::{Pod, ProbeType};
 use machine::Time;
 use markers::agent::ContainerNews;
 use pods::{Hook, PodMachine};
 use probe::Outcome;
 use processes::container::Running;
 use processes::layout::PodDir;
-use serde_json::Value;
+use runtime::Obj;
 use tokio::task::AbortHandle;
 
 use super::answering::Answering;
@@ -27,7 +27,7 @@ pub(super) struct Local {
     pub(super) namespace: String,
     pub(super) name: String,
     /// As the API has it.
-    pub(super) raw: Arc<Value>,
+    pub(super) object: Obj<Pod>,
     pub(super) dir: PodDir,
     pub(super) address: Option<Ipv4Addr>,
     pub(super) timer: Option<Time>,
@@ -136,13 +136,13 @@ impl Local {
         }
     }
 
-    pub(super) fn new(machine: PodMachine, raw: Arc<Value>, dir: PodDir, address: Option<Ipv4Addr>) -> Local {
+    pub(super) fn new(machine: PodMachine, object: Obj<Pod>, dir: PodDir, address: Option<Ipv4Addr>) -> Local {
         let meta = &machine.pod().metadata;
         Local {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             machine: Box::new(machine),
-            raw,
+            object,
             dir,
             address,
             timer: None,

@@ -59,10 +59,10 @@ impl Supervisor {
     pub(super) fn node_pod_probe_seen(&mut self, seen: Seen<NodePodProbe>) {
         match seen {
             Seen::Applied(object) if object.view.metadata.name == self.surround.node => {
-                self.step_markers(Some(Input::Spec(Box::new(object.view))));
+                self.step_markers(Some(Input::Spec(Box::new((*object.view).clone()))));
             }
             Seen::Deleted(object) if object.view.metadata.name == self.surround.node => self.step_markers(Some(Input::NoSpec)),
-            Seen::Applied(_) | Seen::Deleted(_) | Seen::Synced => {}
+            Seen::Applied(_) | Seen::Deleted(_) | Seen::ListBegins | Seen::Synced => {}
         }
     }
 

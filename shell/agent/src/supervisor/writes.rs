@@ -2,17 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::Write;
 
 use super::Supervisor;
 use super::containers::Surround;
 use super::mail::Mail;
-use crate::requests;
-
-/// One write may take this long; a pod has one at a time.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Status writes.
 pub(super) struct Writes {
@@ -57,10 +52,8 @@ impl Supervisor {
 }
 
 async fn send(surround: Arc<Surround>, pod: u64, write: Box<Write>) {
-    let result = requests::write(&surround.client, &write, TIMEOUT).await;
-    if let Err(error) = result {
-        tracing::warn!(kind = write.plural, namespace = write.namespace, name = write.name, %error, "a status could not be written");
-    }
+    // The answer is not read: the watch tells it. That it failed was said.
+    let result = surround.writer.perform(&write).await.map(drop).map_err(Into::into);
     surround.tell(Mail::Written { pod, result }).await;
 }
 

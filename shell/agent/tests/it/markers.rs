@@ -3,10 +3,8 @@
 use agent::OnStop;
 use api::marker::NodePodProbe;
 use apiserver::Role;
-use futures::StreamExt;
 use http::Method;
-use kube::runtime::watcher;
-use runtime::{Seen, objects, watch};
+use runtime::{Scope, Seen, watch};
 use serde_json::{Value, json};
 
 use crate::endpoint::ask;
@@ -47,14 +45,13 @@ fn states(object: &Value) -> Vec<String> {
 
 /// Waits until the states are as they should be, and returns the object.
 async fn until_states(plane: &Plane, holds: impl Fn(&[String]) -> bool) -> Value {
-    let config = watcher::Config::default().fields(&format!("metadata.name={NODE}"));
-    let mut seen = std::pin::pin!(watch::<NodePodProbe>(objects(&plane.client, ""), config));
+    let mut seen = watch::<NodePodProbe>(&plane.client, Scope::fields(format!("metadata.name={NODE}")));
     let waiting = async {
         loop {
-            if let Some(Seen::Applied(object)) = seen.next().await
-                && holds(&states(&object.raw))
+            if let Seen::Applied(object) = seen.next().await
+                && holds(&states(&object.json()))
             {
-                return object.raw;
+                return object.json();
             }
         }
     };

@@ -11,15 +11,13 @@ use agent::{AgentConfig, AgentReady, AgentTls, OnStop};
 use api::Pod;
 use apiserver::{AgentDialer, Authority, FileStore, Parts, Reply, Role, Server, Settings, StoreError};
 use bytes::Bytes;
-use futures::StreamExt;
 use http::{Method, Request};
 use kube::Client;
-use kube::runtime::watcher;
 use processes::addresses::Cidr;
 use processes::procfs;
 use processes::state::{StateDir, instances};
 use registry::authz::Identity;
-use runtime::{Clock, Seen, objects, watch};
+use runtime::{Clock, Scope, Seen, watch};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -181,7 +179,7 @@ impl Plane {
         let _ = task.await;
     }
 
-    pub(crate) async fn request(&self, method: Method, path: &str, body: Value) -> Result<Value, kube::Error> {
+    pub(crate) async fn request(&self, method: Method, path: &str, body: Value) -> Result<Value, runtime::RequestError> {
         runtime::request(&self.client, method, path, &body).await
     }
 
@@ -205,13 +203,12 @@ impl Plane {
 
     /// Waits until a pod is as it should be, and returns it.
     pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let mut seen = std::pin::pin!(watch::<Pod>(objects(&self.client, "default"), config));
+        let mut seen = watch::<Pod>(&self.client, named(name));
         let mut last = Value::Null;
         let waiting = async {
             loop {
-                if let Some(Seen::Applied(object)) = seen.next().await {
-                    last = object.raw;
+                if let Seen::Applied(object) = seen.next().await {
+                    last = object.json();
                     if holds(&last) {
                         return;
                     }
@@ -230,15 +227,14 @@ impl Plane {
 
     /// Waits until a pod is not there any more.
     pub(crate) async fn until_gone(&self, name: &str) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let mut seen = std::pin::pin!(watch::<Pod>(objects(&self.client, "default"), config));
+        let mut seen = watch::<Pod>(&self.client, named(name));
         let waiting = async {
             let mut there = false;
             loop {
                 match seen.next().await {
-                    Some(Seen::Applied(_)) => there = true,
-                    Some(Seen::Deleted(_)) => return,
-                    Some(Seen::Synced) if !there => return,
+                    Seen::Applied(_) => there = true,
+                    Seen::Deleted(_) => return,
+                    Seen::Synced if !there => return,
                     _ => {}
                 }
             }
@@ -351,4 +347,8 @@ pub(crate) fn server(name: &str, listen_after_ms: u32, drain_ms: u32) -> Value {
     let args = ["serve", "http", &free.to_string(), &listen_after_ms.to_string(), &drain_ms.to_string()].map(str::to_owned);
     let ports = json!([{"name": "http", "containerPort": free}]);
     json!({"name": name, "image": "none", "command": ["lifesign-agent-parts"], "args": args, "ports": ports})
+}
+
+fn named(name: &str) -> Scope {
+    Scope { namespace: "default".to_owned(), fields: format!("metadata.name={name}") }
 }

@@ -3,23 +3,29 @@
 use std::time::Duration;
 
 use api::endpointslice::{CONTROLLER_NAME, MANAGED_BY_LABEL};
+use api::write::collection;
 use api::{EndpointSlice, Timestamp, json};
 use kube::Client;
-use kube::api::ListParams;
 use machine::Time;
-use runtime::objects;
+use runtime::{RequestError, requests};
 use serde_json::Value;
 
 /// The field manager of the controller that clusters run.
 const RIVAL: &str = "kube-controller-manager";
+/// Listing the slices may take this long.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A write older than this is no sign that it still runs.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// Returns a slice that the controller of the cluster wrote lately, as `namespace/name`; `None`: there is no rival.
-pub async fn rival(client: &Client, now: Time) -> Result<Option<String>, kube::Error> {
-    let ours = ListParams::default().labels(&format!("{MANAGED_BY_LABEL}={CONTROLLER_NAME}"));
-    let slices = objects::<EndpointSlice>(client, "").list(&ours).await?;
-    Ok(slices.items.iter().find(|slice| written_lately(&slice.raw, now)).map(|slice| slice.view.metadata.key()))
+pub async fn rival(client: &Client, now: Time) -> Result<Option<String>, RequestError> {
+    let ours = format!("{}?labelSelector={MANAGED_BY_LABEL}%3D{CONTROLLER_NAME}", collection::<EndpointSlice>(""));
+    let slices: Value = requests::get(client, &ours, LIST_TIMEOUT).await?;
+    let key = |slice: &Value| {
+        let text = |field| json::text(slice, &["metadata", field]).to_owned();
+        format!("{}/{}", text("namespace"), text("name"))
+    };
+    Ok(json::items(&slices, &["items"]).iter().find(|slice| written_lately(slice, now)).map(key))
 }
 
 fn written_lately(slice: &Value, now: Time) -> bool {

@@ -116,7 +116,7 @@ impl Metrics {
     /// Takes a heartbeat and the duration that its Lease carries.
     pub(super) fn heard(&self, node: &str, now: Time, lease: Duration) {
         let mut nodes = self.heartbeats.nodes.lock().expect("no code panics while it holds the nodes");
-        if let Some(before) = nodes.insert(node.to_owned(), Heard { at: now, interval: lease / 4 }) {
+        if let Some(before) = nodes.insert(node.to_owned(), Heard { at: now, interval: api::lease::interval_of(lease) }) {
             self.gaps.observe(now.since(before.at).as_secs_f64());
         }
     }

@@ -5,5 +5,8 @@
 
 mod endpointslices;
 mod leading;
+mod markers;
+mod node_lifecycle;
+mod profile;
 mod scheduler;
 mod support;

@@ -7,13 +7,11 @@ use std::time::Duration;
 use api::{FeatureGates, Kind};
 use apiserver::{FileStore, MemoryStore, Parts, Server, Settings, Store, StoreError};
 use controllers::{ControllersConfig, Metrics};
-use futures::StreamExt;
 use http::Method;
 use kube::Client;
-use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, Obj, Seen, objects, watch};
+use runtime::{Clock, Informers, Obj, Scope, Seen, watch};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -45,6 +43,101 @@ async fn server(store: Box<dyn Store>, threaded: bool, gates: FeatureGates, cloc
 /// Returns a server that keeps nothing and needs no thread, for tests on a paused clock.
 pub(crate) async fn memory_server(clock: Clock) -> Server {
     server(Box::new(MemoryStore), false, FeatureGates::default(), clock, &CancellationToken::new()).await
+}
+
+/// A plane on a paused clock: what takes minutes takes no time, and happens in the same order every time.
+pub(crate) struct Paused {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    _running: JoinHandle<Result<(), controllers::Error>>,
+}
+
+impl Paused {
+    /// Starts a server, and the controllers that `choose` switches on.
+    pub(crate) async fn start(choose: impl FnOnce(&mut ControllersConfig)) -> Paused {
+        let clock = Clock::starting_at(machine::Time::from_secs(1_700_000_000));
+        let server = memory_server(clock.clone()).await;
+        let client = |who: &str| Client::new(server.service(Identity::internal(who)), "default");
+        let mut config = config(client("controllers"), clock.clone(), &mut Registry::default());
+        choose(&mut config);
+        let _running = tokio::spawn(controllers::run(config, CancellationToken::new()));
+        Paused { client: client("test"), clock, _running }
+    }
+
+    pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
+        runtime::request(&self.client, Method::POST, path, &object).await.unwrap()
+    }
+
+    pub(crate) async fn patch(&self, path: &str, patch: Value) -> Value {
+        runtime::request(&self.client, Method::PATCH, path, &patch).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        runtime::requests::get_opt(&self.client, path, PATIENCE).await.unwrap().unwrap_or_default()
+    }
+
+    /// Looks every second of the paused clock until an object is as it should be; returns it and how long that took.
+    pub(crate) async fn until(&self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) -> (Value, Duration) {
+        let began = self.clock.now();
+        loop {
+            let object = self.get(path).await;
+            let waited = self.clock.now().since(began);
+            if holds(&object) {
+                return (object, waited);
+            }
+            assert!(waited < Duration::from_secs(1800), "waited in vain until {what}: {object:#}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Registers a node that is ready and has no taint.
+    pub(crate) async fn node(&self, name: &str) {
+        self.create("/api/v1/nodes", json!({"metadata": {"name": name}})).await;
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "10"}}});
+        self.patch(&format!("/api/v1/nodes/{name}/status"), status).await;
+        self.patch(&format!("/api/v1/nodes/{name}"), json!({"spec": {"taints": null}})).await;
+        let lease = json!({"metadata": {"name": name}, "spec": self.renewed(name, 40)});
+        self.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease).await;
+    }
+
+    fn renewed(&self, name: &str, seconds: u64) -> Value {
+        let now = api::Timestamp(self.clock.now()).micro();
+        json!({"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": now})
+    }
+
+    /// Renews the Lease of a node that is held for so long.
+    pub(crate) async fn beat(&self, name: &str, seconds: u64) {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
+        self.patch(&path, json!({"spec": self.renewed(name, seconds)})).await;
+    }
+
+    /// Creates a pod that runs on a node.
+    pub(crate) async fn pod(&self, name: &str, node: &str, tolerations: Value) {
+        let spec = json!({"nodeName": node, "tolerations": tolerations, "containers": [{"name": "app", "image": "none"}]});
+        let pod = json!({"metadata": {"name": name, "labels": {"app": "x"}}, "spec": spec});
+        self.create("/api/v1/namespaces/default/pods", pod).await;
+        let conditions = json!([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}]);
+        let status = json!({"phase": "Running", "podIP": "10.0.0.1", "conditions": conditions});
+        self.patch(&format!("/api/v1/namespaces/default/pods/{name}/status"), json!({"status": status})).await;
+    }
+}
+
+/// Returns a configuration in which nothing runs.
+fn config(client: Client, clock: Clock, registry: &mut Registry) -> ControllersConfig {
+    let metrics = Metrics::register(registry);
+    ControllersConfig {
+        informers: Informers::new(client.clone(), metrics.api.clone()),
+        client,
+        clock,
+        host: "here".to_owned(),
+        endpointslices: None,
+        scheduler: false,
+        node_lifecycle: None,
+        profile: None,
+        markers: false,
+        metrics,
+        on_ready: None,
+    }
 }
 
 /// An API server in this process.
@@ -99,17 +192,12 @@ impl Plane {
         let mut registry = Registry::default();
         let (on_ready, ready) = oneshot::channel();
         let stop = CancellationToken::new();
+        let client = Client::new(self.server.service(Identity::internal("controllers")), "default");
         let config = ControllersConfig {
-            client: Client::new(self.server.service(Identity::internal("controllers")), "default"),
-            clock: Clock::system(),
-            host: "here".to_owned(),
             endpointslices: Some(endpoints::Config::new(gates, 100, 5, Duration::ZERO).unwrap()),
             scheduler: true,
-            node_lifecycle: None,
-            profile: None,
-            markers: false,
-            metrics: Metrics::register(&mut registry),
             on_ready: Some(on_ready),
+            ..config(client, Clock::system(), &mut registry)
         };
         let task = tokio::spawn(controllers::run(config, stop.clone()));
         tokio::time::timeout(PATIENCE, ready).await.expect("ready in time").unwrap();
@@ -145,20 +233,20 @@ impl Plane {
     where
         T: Kind + Clone + DeserializeOwned + Send + Sync + 'static,
     {
-        let mut events = std::pin::pin!(watch(objects::<T>(&self.client, ""), watcher::Config::default()));
+        let mut events = watch::<T>(&self.client, Scope::default());
         let (mut known, mut synced) = (BTreeMap::new(), false);
         let wait = async {
-            while let Some(event) = events.next().await {
-                match event {
-                    Seen::Applied(object) => drop(known.insert(object.metadata.name.clone().unwrap(), *object)),
-                    Seen::Deleted(object) => drop(known.remove(&object.metadata.name.clone().unwrap())),
+            loop {
+                match events.next().await {
+                    Seen::ListBegins => {}
+                    Seen::Applied(object) => drop(known.insert(object.view.metadata().name.clone(), object)),
+                    Seen::Deleted(object) => drop(known.remove(&object.view.metadata().name)),
                     Seen::Synced => synced = true,
                 }
                 if synced && let Some(found) = check(&known) {
                     return found;
                 }
             }
-            panic!("the watch ended");
         };
         match tokio::time::timeout(PATIENCE, wait).await {
             Ok(found) => found,

@@ -3,36 +3,24 @@
 use std::collections::BTreeSet;
 
 use api::field::{Error, Path};
+use api::tolerations::Defaults;
 use api::{json, names};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::builtin::Context;
 use crate::builtin::check::{Errors, each, one_of, shaped};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// Adds the tolerations that let a pod stay for a while on a node in trouble, unless it has its own.
 ///
 /// A toleration counts as its own whatever its operator or value: whoever names the taint has thought about it.
 pub fn admit_pod_tolerations(pod: &mut Value, ctx: &Context<'_>) {
-    let wanted = [(NOT_READY, ctx.not_ready_toleration_seconds), (UNREACHABLE, ctx.unreachable_toleration_seconds)];
-    for (key, seconds) in wanted {
-        let own = json::items(pod, &["spec", "tolerations"]).iter().any(|toleration| {
-            ["", key].contains(&json::text(toleration, &["key"]))
-                && ["", "NoExecute"].contains(&json::text(toleration, &["effect"]))
-        });
-        if own {
-            continue;
-        }
-        let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
-        let tolerations = json::object_mut(pod, &["spec"]).entry("tolerations").or_insert(Value::Null);
-        match tolerations.as_array_mut() {
-            Some(tolerations) => tolerations.push(toleration),
-            None => *tolerations = json!([toleration]),
-        }
-    }
+    let defaults = Defaults {
+        not_ready_seconds: ctx.not_ready_toleration_seconds,
+        unreachable_seconds: ctx.unreachable_toleration_seconds,
+    };
+    api::tolerations::admit(pod, &defaults);
 }
 
 /// Judges the tolerations of a pod spec.
@@ -77,6 +65,8 @@ pub(super) fn validate_added_tolerations(new: &Value, old: &Value, path: &Path, 
 mod tests {
     use super::*;
     use crate::builtin::tests::context;
+    use api::tolerations::{NOT_READY, UNREACHABLE};
+    use serde_json::json;
 
     fn admitted(tolerations: Value) -> Vec<(String, i64)> {
         let mut pod = json!({"spec": {"tolerations": tolerations}});

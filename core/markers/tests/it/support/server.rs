@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::write::Body;
 use api::{Verb, Write, WriteError};
 use machine::Time;
 use serde_json::{Value, json};
@@ -88,12 +89,12 @@ impl Server {
         let old = self.objects.get(&place).cloned();
         let (old, patch) = match (&write.verb, old) {
             (Verb::Create(_), Some(_)) => return Err(WriteError::AlreadyExists),
-            (Verb::Create(object), None) => {
+            (Verb::Create(Body::Json(object)), None) => {
                 self.put(write.plural, object.clone(), now);
                 return Ok(self.objects.get(&place).cloned());
             }
-            (_, None) => return Err(WriteError::NotFound),
-            (Verb::Delete { uid }, Some(old)) => {
+            (Verb::Merge(_) | Verb::Strategic(_) | Verb::Delete { .. }, None) => return Err(WriteError::NotFound),
+            (Verb::Delete { uid, .. }, Some(old)) => {
                 if !uid.is_empty() && old["metadata"]["uid"] != **uid {
                     return Err(WriteError::Conflict);
                 }
@@ -101,6 +102,7 @@ impl Server {
                 return Ok(None);
             }
             (Verb::Merge(patch) | Verb::Strategic(patch), Some(old)) => (old, patch),
+            (verb, _) => panic!("{verb:?}"),
         };
         let mut patch = patch.clone();
         for key in ["uid", "resourceVersion"] {

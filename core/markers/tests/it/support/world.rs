@@ -1,6 +1,7 @@
 //! The controller and its API server on a virtual clock; every message takes its time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use machine::{Machine, Rng, Time};
@@ -326,10 +327,10 @@ fn parsed<T: serde::de::DeserializeOwned>(objects: Vec<Value>) -> Vec<T> {
 fn typed(plural: &str, object: Value) -> Option<Object> {
     let read = "the view reads what the server keeps";
     Some(match plural {
-        "podprobemarkers" => Object::Marker(serde_json::from_value(object).expect(read)),
-        "pods" => Object::Pod(serde_json::from_value(object).expect(read)),
-        "nodes" => Object::Node(serde_json::from_value(object).expect(read)),
-        "nodepodprobes" => Object::NodePodProbe(serde_json::from_value(object).expect(read)),
+        "podprobemarkers" => Object::Marker(Arc::new(serde_json::from_value(object).expect(read))),
+        "pods" => Object::Pod(Arc::new(serde_json::from_value(object).expect(read))),
+        "nodes" => Object::Node(Arc::new(serde_json::from_value(object).expect(read))),
+        "nodepodprobes" => Object::NodePodProbe(Arc::new(serde_json::from_value(object).expect(read))),
         _ => return None,
     })
 }
