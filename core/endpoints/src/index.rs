@@ -132,6 +132,11 @@ impl Index {
         self.namespaces.get(&key.namespace)?.services.get(&key.name)
     }
 
+    /// Returns the name of the node of a pod in the namespace of a Service.
+    pub(crate) fn node_of(&self, key: &ServiceKey, pod: &str) -> Option<&str> {
+        Some(&self.namespaces.get(&key.namespace)?.pods.get(pod)?.record.node)
+    }
+
     /// Lets `change` change what is known of a Service, and keeps the gauges right.
     pub(crate) fn change<T>(&mut self, key: &ServiceKey, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let entry = self.namespaces.get_mut(&key.namespace)?.services.get_mut(&key.name)?;

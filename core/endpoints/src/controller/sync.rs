@@ -232,7 +232,10 @@ impl Controller {
         }
         let entry = self.index.entry(key).expect("an abandoned sync is not judged");
         let service = entry.service.as_ref().expect("an abandoned sync is not judged");
-        let skipped = entry.memory.skipped.first().map(|pod| format!("the node of pod {pod} is unknown"));
+        let skipped = entry.memory.skipped.first().map(|pod| {
+            let node = self.index.node_of(key, pod).unwrap_or_default();
+            format!("skipping Pod {pod}: Node {node} not found")
+        });
         let error = end.error.or(skipped.filter(|_| !end.over));
         let result = match &error {
             Some(_) => SyncResult::Error,
