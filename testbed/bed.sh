@@ -38,7 +38,7 @@ needs() {
   [ -x /usr/lib/cni/bridge ] || missing+=(/usr/lib/cni/bridge)
   [ ${#missing[@]} = 0 ] || fail "missing: ${missing[*]}
 On Debian: apt-get install containerd runc containernetworking-plugins busybox-static iptables iproute2 util-linux"
-  [ -e "$bin/complete" ] || fail "not built: $here/run build"
+  [ -d "$bin" ] || fail "not built: $here/run build"
 }
 
 # Takes a network that no other bed of this machine has: a route that refuses it is the claim, and keeps stray packets here.
@@ -76,10 +76,11 @@ enter_cgroups() {
   fi
 }
 
+# write_layout CONFIG_DIR DURABLE
 write_layout() {
   "$bin/bed" certs "$bed/etc/kubernetes" "$NODE" "$NODE_IP" "$FIRST_SERVICE"
   write_units "$1"
-  write_manifests '*,bootstrap-signer-controller,token-cleaner-controller'
+  write_manifests '*,bootstrap-signer-controller,token-cleaner-controller' "$2"
   write_kubelet_config
   write_kube_proxy_config
   write_containerd_config
@@ -93,15 +94,22 @@ base_image() {
 }
 
 bed_start() {
-  local config_dir=
-  [ "${1:-}" != --config-dir ] || config_dir=/etc/kubernetes/kubelet.conf.d
+  local config_dir= durable= option
+  for option in "$@"; do
+    case $option in
+      --plain) ;;
+      --config-dir) config_dir=/etc/kubernetes/kubelet.conf.d ;;
+      --durable) durable=durable ;;
+      *) fail "start: unknown option $option" ;;
+    esac
+  done
   needs
   ! running || fail "the bed is running already: $here/run status"
   bed_stop >/dev/null
   mkdir -p "$bed"/{etc,var/lib,var/log,run}
   chmod 755 "$bed"
   claim_network
-  write_layout "$config_dir"
+  write_layout "$config_dir" "$durable"
   base_image
   # In a session of its own, without our files, in its cgroups.
   (

@@ -8,22 +8,36 @@ version_flags() {
   done
 }
 
-build() {
-  if [ -e "$bin/complete" ]; then
-    echo "the bed is built: $bin"
-    return
-  fi
-  has go || fail "no go on the PATH: Go 1.26 or newer is needed"
+# into FOLDER COMMAND...: runs a command that fills the folder NEW; then it becomes FOLDER, whole or not at all.
+into() {
+  local folder=$1
+  shift
   mkdir -p "$cache"
-  local new
   new=$(mktemp -d "$cache/new.XXXXXX")
+  chmod 755 "$new"
   trap 'rm -rf "$new"' EXIT
-  echo "building Kubernetes $KUBERNETES and etcd: about five minutes on two cores"
-  (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(version_flags)" -o "$new/" tool ./bed)
-  local program
-  for program in $PROGRAMS bed; do [ -x "$new/$program" ] || fail "go build made no $program"; done
-  touch "$new/complete"
-  rm -rf "$bin" && mv "$new" "$bin"
+  "$@"
+  # Another clone may have been faster.
+  mv -T "$new" "$folder" 2>/dev/null || [ -d "$folder" ]
+  rm -rf "$new"
   trap - EXIT
+}
+
+build_programs() {
+  echo "building Kubernetes $KUBERNETES: some minutes"
+  (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(version_flags)" -o "$new/" tool)
+  local program
+  for program in $PROGRAMS; do [ -x "$new/$program" ] || fail "go build made no $program"; done
+}
+
+build_bed() {
+  (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$new/bed" ./bed)
+  ln "$programs"/* "$new/"
+}
+
+build() {
+  [ -d "$bin" ] || has go || fail "no go on the PATH: Go 1.26 or newer is needed"
+  [ -d "$programs" ] || into "$programs" build_programs
+  [ -d "$bin" ] || into "$bin" build_bed
   echo "built: $bin"
 }

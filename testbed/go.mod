@@ -13,7 +13,10 @@ tool (
 	k8s.io/kubernetes/cmd/kubelet
 )
 
-require go.etcd.io/etcd/server/v3 v3.6.8
+require (
+	go.etcd.io/etcd/server/v3 v3.6.8
+	k8s.io/client-go v0.36.4
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect
@@ -163,7 +166,6 @@ require (
 	k8s.io/apimachinery v0.36.4 // indirect
 	k8s.io/apiserver v0.36.4 // indirect
 	k8s.io/cli-runtime v0.36.4 // indirect
-	k8s.io/client-go v0.36.4 // indirect
 	k8s.io/cloud-provider v0.36.4 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/component-base v0.36.4 // indirect

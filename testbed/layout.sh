@@ -39,12 +39,13 @@ YAML
 YAML
 }
 
-# write_manifests CONTROLLERS: the control plane; CONTROLLERS are those that kube-controller-manager runs.
+# write_manifests CONTROLLERS DURABLE: the control plane. CONTROLLERS are those that kube-controller-manager runs; with DURABLE etcd
+# writes to the disk before it answers.
 write_manifests() {
   local k=/etc/kubernetes manifests=$bed/etc/kubernetes/manifests
   mkdir -p "$manifests"
   static_pod etcd 2379 HTTP 127.0.0.1 /health \
-    bed etcd /var/lib/etcd http://127.0.0.1:2379 >"$manifests/etcd.yaml"
+    bed etcd /var/lib/etcd http://127.0.0.1:2379 ${2:+"$2"} >"$manifests/etcd.yaml"
   static_pod kube-apiserver 6443 HTTPS "$NODE_IP" /livez \
     kube-apiserver --advertise-address="$NODE_IP" --allow-privileged=true --authorization-mode=Node,RBAC \
     --client-ca-file=$k/pki/ca.crt --enable-admission-plugins=NodeRestriction --etcd-servers=http://127.0.0.1:2379 \
@@ -59,13 +60,14 @@ write_manifests() {
     --bind-address=127.0.0.1 --kubeconfig=$k/scheduler.conf --leader-elect=true >"$manifests/kube-scheduler.yaml"
 }
 
+# Tests make and delete namespaces by the hundred: beyond kubeadm's layout, the controllers may ask more often.
 write_controller_manager() {
   local k=/etc/kubernetes new=$bed/etc/kubernetes/.kube-controller-manager.yaml
   static_pod kube-controller-manager 10257 HTTPS 127.0.0.1 /healthz \
     kube-controller-manager --authentication-kubeconfig=$k/controller-manager.conf --authorization-kubeconfig=$k/controller-manager.conf \
     --bind-address=127.0.0.1 --client-ca-file=$k/pki/ca.crt --cluster-name=kubernetes --cluster-signing-cert-file=$k/pki/ca.crt \
     --cluster-signing-key-file=$k/pki/ca.key "--controllers=$1" --kubeconfig=$k/controller-manager.conf --leader-elect=true \
-    --root-ca-file=$k/pki/ca.crt --service-account-private-key-file=$k/pki/sa.key \
+    --kube-api-qps=200 --kube-api-burst=400 --concurrent-namespace-syncs=20 --root-ca-file=$k/pki/ca.crt --service-account-private-key-file=$k/pki/sa.key \
     --use-service-account-credentials=true >"$new"
   mv "$new" "$bed/etc/kubernetes/manifests/kube-controller-manager.yaml"
 }

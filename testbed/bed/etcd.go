@@ -11,7 +11,7 @@ import (
 
 // etcd serves one member until it is told to stop. It has no certificates: the bed has a loopback of its own.
 func etcd(arguments []string) error {
-	if err := arity(arguments, 2, "DATA CLIENT_URL"); err != nil {
+	if err := arity(arguments, 2, "DATA CLIENT_URL [durable]"); err != nil {
 		return err
 	}
 	client, err := url.Parse(arguments[1])
@@ -22,8 +22,8 @@ func etcd(arguments []string) error {
 	config.Dir = arguments[0]
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	config.LogLevel = "warn"
-	// A test bed is thrown away: nothing of it must survive a loss of power.
-	config.UnsafeNoFsync = os.Getenv("BED_ETCD_FSYNC") == ""
+	// A test bed is thrown away: nothing of it must survive a loss of power, unless that is what is measured.
+	config.UnsafeNoFsync = len(arguments) < 3
 	server, err := embed.StartEtcd(config)
 	if err != nil {
 		return err

@@ -1,0 +1,108 @@
+# What runs on the bed. Sourced by run.
+
+# in_bed COMMAND...: runs a command of the repository with the environment of the bed.
+in_bed() {
+  eval "$(bed_env)"
+  (cd "$here/.." && "$@")
+}
+
+suite_test() {
+  # The whole workspace, so that nothing is built twice.
+  in_bed cargo test --workspace --test cluster
+  # Last, because it starts beds of its own beside this one.
+  "$here/leaves-nothing"
+}
+
+# From nothing to nothing, twice, with and without drop-ins of the kubelet.
+suite_long() {
+  local option
+  for option in --plain --config-dir; do
+    bed_stop
+    bed_start "$option"
+    touch "$bed/etc/kubernetes/still-the-same-bed"
+    suite_test
+    bed_restart kubelet
+    until_true 60 node_ready || fail "the node is not Ready after a restart of its kubelet"
+    [ -e "$bed/etc/kubernetes/still-the-same-bed" ] || fail "a test took the bed away"
+    bed_stop
+  done
+}
+
+# Resident memory of processes, in MB.
+memory() { cat "${@/#/\/proc\/}" 2>/dev/null | awk '/^VmRSS:/ { kb += $2 } END { printf "%.0f MB\n", kb / 1024 }'; }
+status_files() { local pid; for pid in "$@"; do echo "$pid/status"; done; }
+# CPU time of a process so far, in ticks of 10 ms.
+ticks() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'; }
+# pid_of PATTERN: the process of the bed whose command line begins so.
+pid_of() {
+  local pid
+  for pid in $(processes); do
+    tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "^$1" && { echo "$pid"; return; }
+  done || true
+  fail "no process $1"
+}
+
+# start_lifesign COMMAND: starts `lifesign COMMAND` on new data and waits until it serves; sets $lifesign and $data.
+start_lifesign() {
+  data=$(mktemp -d)
+  "$here/../target/release/lifesign" "$1" --data-dir "$data" >"$data/out" 2>"$data/log" &
+  lifesign=$!
+  until_true 20 grep -q ready "$data/out" || fail "lifesign $1 did not start: $(cat "$data/log")"
+}
+stop_lifesign() {
+  kill -TERM "$lifesign"
+  wait "$lifesign" || true
+  rm -rf "$data"
+}
+
+# cpu_per_attempt PID KUBECONFIG IMAGE PROGRAM: what 100 probes a second cost a process beyond 100 pods without probes.
+cpu_per_attempt() {
+  local probe used=() pods begun
+  for probe in null '{"periodSeconds": 1}'; do
+    "$bin/bed" pods "$2" "$3" "$4" 100 "$probe" >"$bed/pods" &
+    pods=$!
+    until_true 240 grep -q 'all run' "$bed/pods" || fail "100 pods do not run"
+    # Until the first statuses are written.
+    sleep 15
+    begun=$(ticks "$1")
+    sleep 30
+    used+=($(($(ticks "$1") - begun)))
+    kill -TERM $pods
+    wait $pods || true
+    until_true 120 no_pods "$2" || fail "the pods do not go"
+  done
+  awk -v idle="${used[0]}" -v busy="${used[1]}" 'BEGIN {
+    printf "CPU with 100 pods: %.1f%% of a core, with 100 probes a second: %.1f%%; %.0f us per attempt\n", idle / 30, busy / 30, (busy - idle) * 10000 / 3000 }'
+}
+no_pods() { [ -z "$("$bin/kubectl" --kubeconfig "$1" get pods -A -l app=web -o name)" ]; }
+
+suite_bench() {
+  (cd "$here/.." && cargo build --release -p lifesign)
+  bed_stop
+  bed_start --durable
+  . "$bed/settings"
+  local admin=$bed/etc/kubernetes/admin.conf probe
+  date -u +%FT%TZ
+  uname -srm
+  uptime
+  echo "=== kube-apiserver and etcd"
+  "$bin/bed" load "$admin"
+  echo "memory: $(memory $(status_files "$(pid_of kube-apiserver)" "$(pid_of 'bed etcd')"))"
+  echo "=== lifesign apiserver"
+  start_lifesign apiserver
+  "$bin/bed" load "$data/kubeconfig"
+  echo "memory: $(memory $(status_files "$lifesign"))"
+  stop_lifesign
+  echo "=== kubelet"
+  for probe in '{"periodSeconds": 1}' '{"periodSeconds": 10}'; do "$bin/bed" ready "$admin" "$IMAGE" /bin/bed 30 "$probe"; done
+  cpu_per_attempt "$(pid_of 'kubelet ')" "$admin" "$IMAGE" /bin/bed
+  echo "=== lifesign up"
+  start_lifesign up
+  for probe in '{"periodSeconds": 1, "periodMilliseconds": -800}' '{"periodSeconds": 1}' '{"periodSeconds": 10}'; do
+    "$bin/bed" ready "$data/kubeconfig" none "$bin/bed" 30 "$probe"
+  done
+  cpu_per_attempt "$lifesign" "$data/kubeconfig" none "$bin/bed"
+  stop_lifesign
+  bed_stop
+  uptime
+}
