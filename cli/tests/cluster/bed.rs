@@ -1,0 +1,175 @@
+//! The cluster under test: its API, its kubectl, its script, and processes of ours beside it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use testkit::client::{Client, Protocol, Response};
+
+use crate::LIFESIGN;
+
+/// What has not happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The cluster.
+#[derive(Clone)]
+pub(crate) struct Bed {
+    kubeconfig: PathBuf,
+    script: PathBuf,
+    /// The name of its node.
+    pub(crate) node: String,
+    /// An image that the node has, with busybox in it.
+    pub(crate) image: String,
+}
+
+impl Bed {
+    /// Returns the cluster that the environment names.
+    pub(crate) fn found() -> Option<Bed> {
+        let kubeconfig = std::env::var_os("LIFESIGN_TEST_KUBECONFIG")?.into();
+        let text =
+            |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: eval \"$(testbed/run env)\""));
+        Some(Bed {
+            kubeconfig,
+            script: text("LIFESIGN_TEST_BED").into(),
+            node: text("LIFESIGN_TEST_NODE"),
+            image: text("LIFESIGN_TEST_IMAGE"),
+        })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Sends a request as the administrator; a PATCH is a merge patch.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Response {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = Client::new(&self.kubeconfig, Protocol::Http1).unwrap();
+        let type_ = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        runtime.block_on(client.call_with(method, path, &[("content-type", type_)], body)).unwrap()
+    }
+
+    /// Sends a request that must succeed and returns the object.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.ask(method, path, body);
+        assert!(answer.code < 300, "{method} {path}: {}", answer.json());
+        answer.json()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        self.send("GET", path, &Value::Null)
+    }
+
+    /// Returns the items of a list.
+    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
+        self.get(path)["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Waits until a question has an answer.
+    pub(crate) fn until<T>(&self, what: &str, mut ask: impl FnMut(&Bed) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "never: {what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs kubectl with a text on stdin; returns whether it succeeded, and what it said.
+    pub(crate) fn kubectl(&self, arguments: &[&str], stdin: &str) -> (bool, String) {
+        let mut command = Command::new("kubectl");
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("kubectl starts");
+        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Runs the script of the bed.
+    pub(crate) fn run(&self, arguments: &[&str]) {
+        let output = Command::new(&self.script).args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Installs the definitions of our kinds.
+    pub(crate) fn install_definitions(&self) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
+        let (good, said) = self.kubectl(&["apply", "--validate=strict", "-f", folder], "");
+        assert!(good, "{said}");
+        let (good, said) = self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "-f", folder], "");
+        assert!(good, "{said}");
+    }
+
+    /// Makes a namespace that goes with what is returned.
+    pub(crate) fn namespace(&self, name: &str) -> Namespace<'_> {
+        let name = format!("{name}-{:x}", std::process::id());
+        self.send("POST", "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        self.until("a service account", |bed| (bed.ask("GET", &account, &Value::Null).code == 200).then_some(()));
+        Namespace { bed: self, name }
+    }
+}
+
+/// A namespace that is deleted at the end.
+pub(crate) struct Namespace<'a> {
+    bed: &'a Bed,
+    pub(crate) name: String,
+}
+
+impl Drop for Namespace<'_> {
+    fn drop(&mut self) {
+        self.bed.ask("DELETE", &format!("/api/v1/namespaces/{}", self.name), &Value::Null);
+    }
+}
+
+/// A process of ours; it ends with the test.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    /// Starts `lifesign controllers`, with a Lease of its own that nobody else waits for.
+    pub(crate) fn controllers(kubeconfig: &Path, arguments: &[&str]) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let lease = format!("lifesign-test-{:x}-{}", std::process::id(), folder.path().file_name().unwrap().len());
+        let mut command = Command::new(LIFESIGN);
+        command.args(["controllers", "--leader-elect-resource-name", &lease, "--kubeconfig"]).arg(kubeconfig).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+        Running { child: command.spawn().unwrap(), log, _folder: folder }
+    }
+
+    /// Returns what it has said.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until it has said something.
+    pub(crate) fn says(&self, bed: &Bed, text: &str) {
+        bed.until(text, |_| self.log().contains(text).then_some(()));
+    }
+
+    /// Ends it as a supervisor would.
+    pub(crate) fn stop(mut self) -> bool {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("lifesign said:\n{}", self.log());
+        }
+    }
+}

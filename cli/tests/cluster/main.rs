@@ -1,0 +1,46 @@
+//! Tests against a real Kubernetes, that of `LIFESIGN_TEST_KUBECONFIG`: `testbed/run start`, then `eval "$(testbed/run env)"`.
+//!
+//! Without one every test is listed as ignored, with the reason. The cases of the API server run first, several at a time; what
+//! changes the cluster for everybody follows, one at a time.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod bed;
+mod differences;
+mod kubectl;
+mod manifests;
+mod markers;
+mod scripts;
+mod slices;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// The binary under test.
+const LIFESIGN: &str = env!("CARGO_BIN_EXE_lifesign");
+/// Why nothing runs.
+const NO_CLUSTER: &str = "needs a cluster: testbed/run start, eval \"$(testbed/run env)\"";
+
+type Test = fn(&bed::Bed);
+
+fn main() -> ExitCode {
+    let bed = bed::Bed::found();
+    let cases = scripts::run(bed.as_ref());
+    let tests = [kubectl::TESTS, manifests::TESTS, slices::TESTS, markers::TESTS].concat();
+    let trials = tests.into_iter().map(|(name, test)| trial(bed.as_ref(), name, test)).collect();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let others = libtest_mimic::run(&arguments, trials).exit_code();
+    if cases == ExitCode::SUCCESS { others } else { cases }
+}
+
+fn trial(bed: Option<&bed::Bed>, name: &str, test: Test) -> Trial {
+    let Some(bed) = bed.cloned() else {
+        return Trial::test(format!("{name} ({NO_CLUSTER})"), || Err(Failed::from(NO_CLUSTER))).with_ignored_flag(true);
+    };
+    Trial::test(name, move || {
+        test(&bed);
+        Ok(())
+    })
+}
