@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use crate::procfs;
 use crate::state::{StateDir, instance_dir, instances};
 use files::Files;
-use select::Selection;
+use select::{Pause, Selection};
 
 /// How long a follower waits before it looks for new lines; the end of the container is seen at once.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
@@ -74,9 +74,11 @@ pub fn read(container_dir: &Path, options: &LogOptions) -> Result<LogStream, Log
 
 /// Reads the log of one instance.
 pub fn read_instance(dir: &StateDir, options: &LogOptions) -> io::Result<LogStream> {
+    let files = Files::open(dir.path())?;
     let reader = Reader {
         dir: dir.clone(),
-        files: Files::open(dir.path())?,
+        end: files.end()?,
+        files,
         selection: Selection::new(options, crate::state::wall()),
         follow: options.follow,
         shim: None,
@@ -91,6 +93,8 @@ pub fn read_instance(dir: &StateDir, options: &LogOptions) -> io::Result<LogStre
 struct Reader {
     dir: StateDir,
     files: Files,
+    /// Where the log ended when reading began: a file and a place in it.
+    end: (u64, u64),
     selection: Selection,
     follow: bool,
     /// Readable when the container has ended; opened by the first wait.
@@ -109,13 +113,16 @@ impl Reader {
             }
             // Before reading: what is written until the end is then read after it.
             let ended = !self.follow || self.dir.exit_path().exists();
-            let lines = self.files.read()?;
+            // What is written while lines are counted is not counted: a busy container would never let that end.
+            let counted = self.selection.is_counting() && self.files.is_past(self.end);
+            let lines = if counted { Vec::new() } else { self.files.read()? };
             if !lines.is_empty() {
-                self.selection.take(&lines, &mut self.ready);
+                self.selection.take(self.files.number(), &lines, &mut self.ready);
                 // Other readers and containers share this thread.
                 tokio::task::yield_now().await;
-            } else if self.selection.at_pause(&mut self.ready) {
-                // What `tail` held back comes out once all that was there has been read.
+            } else if self.selection.at_pause() == Pause::Rewind {
+                self.files = Files::open(self.dir.path())?;
+                self.selection.rewound(self.files.number());
             } else if ended {
                 return Ok(None);
             } else {

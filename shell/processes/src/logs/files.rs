@@ -18,14 +18,37 @@ pub(super) struct Files {
     current: Option<(u64, File)>,
     /// The beginning of a line whose end is not written yet.
     begun: Vec<u8>,
+    /// How much of the current file was read.
+    read: u64,
 }
 
 impl Files {
     /// Starts at the oldest file.
     pub(super) fn open(dir: &Path) -> io::Result<Files> {
-        let mut files = Files { dir: dir.to_owned(), current: None, begun: Vec::new() };
+        let mut files = Files { dir: dir.to_owned(), current: None, begun: Vec::new(), read: 0 };
         files.go_to(0)?;
         Ok(files)
+    }
+
+    /// Returns the number of the file that is being read.
+    pub(super) fn number(&self) -> u64 {
+        self.current.as_ref().map_or(0, |(number, _)| *number)
+    }
+
+    /// Returns where the log ends now: a file and a place in it.
+    pub(super) fn end(&self) -> io::Result<(u64, u64)> {
+        let Some(last) = numbers(&self.dir)?.last().copied() else { return Ok((0, 0)) };
+        match std::fs::metadata(path(&self.dir, last)) {
+            Ok(metadata) => Ok((last, metadata.len())),
+            // Thrown away between our two looks: everything up to it is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((last, 0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether everything before a place was read.
+    pub(super) fn is_past(&self, end: (u64, u64)) -> bool {
+        (self.number(), self.read) >= end
     }
 
     /// Returns the next lines, each with its line feed; empty: nothing has been written since.
@@ -45,6 +68,7 @@ impl Files {
             let before = bytes.len();
             file.take(CHUNK as u64).read_to_end(&mut bytes)?;
             let grown = bytes.len() > before;
+            self.read += (bytes.len() - before) as u64;
             let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
             self.begun = bytes.split_off(whole);
             if !bytes.is_empty() {
@@ -66,6 +90,7 @@ impl Files {
             match File::open(path(&self.dir, candidate)) {
                 Ok(file) => {
                     self.current = Some((candidate, file));
+                    self.read = 0;
                     return Ok(());
                 }
                 // Thrown away between our two looks.

@@ -2,8 +2,11 @@
 //!
 //! Order as in the kubelet: the tail is cut first, then what is too old, then the bytes. A line of the program counts once,
 //! however many pieces the log has of it.
+//!
+//! The tail takes two readings: one counts lines, one passes over those that are too many. Nothing is kept in between: a
+//! line can be as long as the log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use machine::Time;
@@ -14,7 +17,7 @@ use super::cri::Entry;
 /// The state of one selection.
 #[derive(Debug)]
 pub(super) struct Selection {
-    /// The last lines so far, while all that is there has not been read.
+    /// What the tail has come to; `None`: everything is wanted from here on.
     tail: Option<Tail>,
     since: Option<Time>,
     timestamps: bool,
@@ -24,12 +27,20 @@ pub(super) struct Selection {
 }
 
 #[derive(Debug)]
-struct Tail {
-    lines: u64,
-    /// Entries with their line feeds; each item is one line of the program.
-    kept: VecDeque<Vec<u8>>,
-    /// Whether the last item has not ended.
-    open: bool,
+enum Tail {
+    /// The lines that ended in each file, and whether one has not ended.
+    Count { wanted: u64, ended: BTreeMap<u64, u64>, open: bool },
+    /// So many lines that end, and the one that does not if it is one too many, are passed over.
+    Skip { lines: u64, open: bool },
+}
+
+/// What to do when all that was there has been read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// Nothing: what comes next is new.
+    GoOn,
+    /// To read all of it again from its beginning.
+    Rewind,
 }
 
 impl Selection {
@@ -38,7 +49,7 @@ impl Selection {
             .since_seconds
             .map(|seconds| Time::from_micros(now.as_micros().saturating_sub(seconds.saturating_mul(1_000_000))));
         Selection {
-            tail: options.tail_lines.map(|lines| Tail { lines, kept: VecDeque::new(), open: false }),
+            tail: options.tail_lines.map(|wanted| Tail::Count { wanted, ended: BTreeMap::new(), open: false }),
             since: options.since_time.max(seconds_ago),
             timestamps: options.timestamps,
             left: options.limit_bytes.unwrap_or(u64::MAX),
@@ -51,21 +62,55 @@ impl Selection {
         self.left == 0
     }
 
-    /// Takes entries, each with its line feed.
-    pub(super) fn take(&mut self, lines: &[u8], out: &mut VecDeque<Bytes>) {
+    /// Returns whether the lines are only counted yet.
+    pub(super) fn is_counting(&self) -> bool {
+        matches!(self.tail, Some(Tail::Count { .. }))
+    }
+
+    /// Takes entries of a file, each with its line feed.
+    pub(super) fn take(&mut self, file: u64, mut lines: &[u8], out: &mut VecDeque<Bytes>) {
         match &mut self.tail {
-            Some(tail) => tail.take(lines),
-            None => self.emit(lines, out),
+            Some(Tail::Count { ended, open, .. }) => {
+                for full in lines.split_inclusive(|byte| *byte == b'\n').filter_map(is_full) {
+                    *ended.entry(file).or_default() += u64::from(full);
+                    *open = !full;
+                }
+                return;
+            }
+            Some(Tail::Skip { lines: left, open }) => {
+                while *left > 0 && !lines.is_empty() {
+                    let end = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| at + 1);
+                    *left -= u64::from(is_full(&lines[..end]) == Some(true));
+                    lines = &lines[end..];
+                }
+                if *left > 0 || *open {
+                    return;
+                }
+            }
+            None => {}
+        }
+        self.emit(lines, out);
+    }
+
+    /// Says that all that was there has been read.
+    pub(super) fn at_pause(&mut self) -> Pause {
+        match self.tail.take() {
+            counted @ Some(Tail::Count { .. }) => {
+                self.tail = counted;
+                Pause::Rewind
+            }
+            Some(Tail::Skip { .. }) | None => Pause::GoOn,
         }
     }
 
-    /// Says that all that is there has been read; returns whether that brought something out.
-    pub(super) fn at_pause(&mut self, out: &mut VecDeque<Bytes>) -> bool {
-        let Some(tail) = self.tail.take() else { return false };
-        for line in tail.kept {
-            self.emit(&line, out);
+    /// Says that reading begins again, with this file; those before it may be gone by now.
+    pub(super) fn rewound(&mut self, first: u64) {
+        if let Some(Tail::Count { wanted, ended, open }) = &self.tail {
+            let there = ended.range(first..).map(|(_, lines)| lines).sum::<u64>();
+            let (wanted, lines) = (*wanted, there + u64::from(*open));
+            let surplus = lines.saturating_sub(wanted);
+            self.tail = Some(Tail::Skip { lines: surplus.min(there), open: surplus > there });
         }
-        true
     }
 
     fn emit(&mut self, lines: &[u8], out: &mut VecDeque<Bytes>) {
@@ -95,22 +140,9 @@ impl Selection {
     }
 }
 
-impl Tail {
-    fn take(&mut self, lines: &[u8]) {
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            let Some(entry) = Entry::parse(line.strip_suffix(b"\n").unwrap_or(line)) else { continue };
-            match self.kept.back_mut().filter(|_| self.open) {
-                Some(last) => last.extend_from_slice(line),
-                None => self.kept.push_back(line.to_owned()),
-            }
-            self.open = !entry.full;
-            while self.kept.len() as u64 > self.lines {
-                self.kept.pop_front();
-            }
-            // With no line to keep, an open one must not be taken for its own continuation.
-            self.open &= !self.kept.is_empty();
-        }
-    }
+/// Returns whether an entry ends a line of the program; `None`: it is no entry.
+fn is_full(line: &[u8]) -> Option<bool> {
+    Entry::parse(line.strip_suffix(b"\n").unwrap_or(line)).map(|entry| entry.full)
 }
 
 #[cfg(test)]
@@ -127,10 +159,15 @@ mod tests {
     fn select(options: LogOptions) -> String {
         let mut selection = Selection::new(&options, Time::from_secs(10));
         let mut out = VecDeque::new();
-        for line in LOG.split_inclusive('\n') {
-            selection.take(line.as_bytes(), &mut out);
+        loop {
+            for line in LOG.split_inclusive('\n') {
+                selection.take(7, line.as_bytes(), &mut out);
+            }
+            if selection.at_pause() == Pause::GoOn {
+                break;
+            }
+            selection.rewound(7);
         }
-        selection.at_pause(&mut out);
         out.iter().map(|chunk| std::str::from_utf8(chunk).unwrap()).collect()
     }
 
@@ -168,5 +205,34 @@ mod tests {
     fn bytes_are_cut_at_the_end() {
         assert_eq!(select(LogOptions { limit_bytes: Some(6), ..LogOptions::default() }), "one\ntw");
         assert_eq!(select(LogOptions { limit_bytes: Some(0), ..LogOptions::default() }), "");
+    }
+
+    #[test]
+    fn files_that_are_gone_by_the_second_reading_are_not_counted() {
+        let entry = |text: &str| format!("1970-01-01T00:00:01.000000000Z stdout F {text}\n");
+        let mut selection = Selection::new(&LogOptions { tail_lines: Some(2), ..LogOptions::default() }, Time::ZERO);
+        let mut out = VecDeque::new();
+        selection.take(1, entry("one").repeat(100).as_bytes(), &mut out);
+        selection.take(2, (entry("two") + &entry("three") + &entry("four")).as_bytes(), &mut out);
+        assert_eq!(selection.at_pause(), Pause::Rewind);
+        selection.rewound(2);
+        selection.take(2, (entry("two") + &entry("three") + &entry("four")).as_bytes(), &mut out);
+        assert_eq!(selection.at_pause(), Pause::GoOn);
+        assert_eq!(out.iter().map(|chunk| std::str::from_utf8(chunk).unwrap()).collect::<String>(), "three\nfour\n");
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_kept() {
+        let piece = format!("1970-01-01T00:00:01.000000000Z stdout P {}\n", "x".repeat(16_000));
+        let mut selection = Selection::new(&LogOptions { tail_lines: Some(1), ..LogOptions::default() }, Time::ZERO);
+        let mut out = VecDeque::new();
+        for _ in 0..1_000 {
+            selection.take(1, piece.as_bytes(), &mut out);
+        }
+        assert!(out.is_empty() && format!("{selection:?}").len() < 1_000, "the first reading counts, and keeps nothing");
+        assert_eq!(selection.at_pause(), Pause::Rewind);
+        selection.rewound(1);
+        selection.take(1, piece.as_bytes(), &mut out);
+        assert_eq!(out.pop_front().unwrap().len(), 16_000, "the second one passes on what it reads");
     }
 }
