@@ -9,13 +9,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::{Client, Protocol};
-use testkit::plane::Plane;
+use testkit::plane::{Plane, serve_ok};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Containers of one pod: fewer objects, the same workers.
@@ -23,7 +21,6 @@ const CONTAINERS: usize = 50;
 const CONTAINERS_MAX: usize = 2_000;
 const MARKED_PODS: usize = 100;
 const LAG: &str = "lifesign_probe_start_lag_seconds_bucket";
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
 
 fn main() {
     let mut numbers = std::env::args().filter_map(|text| text.parse::<usize>().ok());
@@ -31,7 +28,7 @@ fn main() {
     let period = i64::try_from(numbers.next().unwrap_or(200)).unwrap();
     let seconds = u64::try_from(numbers.next().unwrap_or(20)).unwrap();
     let warm_up = u64::try_from(numbers.next().unwrap_or(5)).unwrap();
-    let port = serve();
+    let port = serve_ok();
     let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign")).whole();
     plane.set_arguments(["--sub-second-probe-policy", "Always"]);
     plane.start().unwrap();
@@ -148,23 +145,4 @@ fn cpu_seconds(plane: &Plane) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", plane.pid().as_raw_nonzero())).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
-}
-
-/// Answers every request with 200 from a few threads, as cheaply as possible.
-fn serve() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    for _ in 0..4 {
-        let listener = listener.try_clone().unwrap();
-        std::thread::spawn(move || {
-            let mut request = [0; 4096];
-            loop {
-                let Ok((mut stream, _)) = listener.accept() else { continue };
-                if stream.read(&mut request).unwrap_or_default() > 0 {
-                    let _ = stream.write_all(ANSWER);
-                }
-            }
-        });
-    }
-    port
 }

@@ -72,8 +72,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Raises how many files this process may open as far as it may: probes, pods, agents and clients each take some, and
+/// whoever runs out of them cannot even say so.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::warn!(%error, "cannot raise the number of open files");
+        }
+    }
+}
+
 /// Runs an async command on a runtime of its own.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -91,4 +105,18 @@ fn start_logging() {
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         .try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_system_lets() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let few = maximum.map_or(512, |maximum| maximum.min(512));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(few), maximum }).expect("a limit can be lowered");
+        super::raise_open_files();
+        assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: maximum, maximum });
+    }
 }

@@ -5,7 +5,8 @@
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
@@ -341,4 +342,24 @@ fn lines(stdout: ChildStdout) -> mpsc::Receiver<String> {
         }
     });
     receiver
+}
+
+/// Answers every HTTP request with 200 from a few threads, as cheaply as possible; returns the port.
+pub fn serve_ok() -> u16 {
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    for _ in 0..4 {
+        let listener = listener.try_clone().expect("files are left");
+        std::thread::spawn(move || {
+            let mut request = [0; 4096];
+            loop {
+                let Ok((mut stream, _)) = listener.accept() else { continue };
+                if stream.read(&mut request).unwrap_or_default() > 0 {
+                    let _ = stream.write_all(ANSWER);
+                }
+            }
+        });
+    }
+    port
 }
