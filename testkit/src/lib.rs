@@ -19,7 +19,7 @@ pub mod table;
 pub mod vectors;
 
 pub use diff::{diff, same};
-pub use vectors::{Suite, Verdict};
+pub use vectors::{Case, Suite, Verdict};
 
 /// Returns how many inputs a property looks at: `quick`, unless `PROPTEST_CASES` asks for a longer run.
 ///

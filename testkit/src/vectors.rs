@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,6 +19,24 @@ use crate::table::{self, Table};
 
 /// What a case says: nothing, or why it failed.
 pub type Verdict = Result<(), String>;
+
+/// A case as most files have it: what is given and what is expected of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case<Given, Expect> {
+    /// Its name; the runner shows it.
+    pub name: String,
+    /// Why it is as it is, for people.
+    #[serde(default)]
+    pub note: Option<String>,
+    /// What it adds to a document that it comes from, for people.
+    #[serde(default)]
+    pub plus: Option<String>,
+    /// What is given.
+    pub given: Given,
+    /// What must come of it.
+    pub expect: Expect,
+}
 
 /// The cases of one package.
 pub struct Suite {

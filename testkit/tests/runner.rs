@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use serde::Deserialize;
 use serde_json::Value;
 use testkit::Verdict;
 use testkit::table::{Runner, Table};
@@ -17,14 +16,7 @@ use testkit::vectors::{Suite, added_folders};
 const OWN: &str = "LIFESIGN_RUNNER_OWN";
 const TABLE: Table = &[("sums/small", Runner::Package("example")), ("sums/later", Runner::NotYetWired)];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Vec<i64>,
-    expect: Value,
-}
+type Case = testkit::Case<Vec<i64>, Value>;
 
 fn main() -> ExitCode {
     if let Some(own) = std::env::var_os(OWN) {

@@ -10,14 +10,7 @@ fn main() -> ExitCode {
     Suite::new(env!("CARGO_PKG_NAME")).file("protobuf/decode", decode).run()
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Decode {
-    #[serde(rename = "name")]
-    _name: String,
-    given: DecodeGiven,
-    expect: Value,
-}
+type Decode = testkit::Case<DecodeGiven, Value>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -9,18 +9,11 @@ use testkit::Verdict;
 
 const DAY: f64 = 86_400.0;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     op: Op,
     interval: f64,
     grace: Option<f64>,
@@ -47,7 +40,7 @@ enum Op {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     false_not_ready_per_node_day: Option<Number>,
     probability_false_not_ready: Option<Number>,
     detect: Option<Bounds>,

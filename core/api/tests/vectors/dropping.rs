@@ -8,20 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "note", default)]
-    _note: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     kind: String,
     op: Op,
     #[serde(default)]
@@ -40,7 +31,7 @@ enum Op {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     kept: BTreeSet<String>,
     dropped: BTreeSet<String>,
 }

@@ -8,27 +8,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ValidationCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: ValidationGiven,
-    expect: ValidationExpect,
-}
+pub(crate) type ValidationCase = testkit::Case<ValidationGiven, ValidationExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ValidationGiven {
+pub(crate) struct ValidationGiven {
     old: Option<Value>,
     new: Value,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ValidationExpect {
+pub(crate) struct ValidationExpect {
     errors: Value,
 }
 
@@ -67,20 +58,11 @@ pub(crate) fn validation(case: ValidationCase) -> Verdict {
     same(&case.expect.errors, &found)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct GateCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: GateGiven,
-    expect: GateExpect,
-}
+pub(crate) type GateCase = testkit::Case<GateGiven, GateExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GateGiven {
+pub(crate) struct GateGiven {
     operation: String,
     gate: bool,
     old: Option<Value>,
@@ -89,7 +71,7 @@ struct GateGiven {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GateExpect {
+pub(crate) struct GateExpect {
     generation: i64,
     endpoints: Value,
 }

@@ -7,25 +7,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     object: Value,
     old: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Expect {
+pub(crate) struct Expect {
     errors: Vec<ExpectedError>,
     #[serde(default)]
     detail_contains: Vec<String>,

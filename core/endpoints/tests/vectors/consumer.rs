@@ -14,16 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct HintsCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: HintsGiven,
-    expect: HintsExpect,
-}
+pub(crate) type HintsCase = testkit::Case<HintsGiven, HintsExpect>;
 
 fn yes() -> bool {
     true
@@ -31,7 +22,7 @@ fn yes() -> bool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct HintsGiven {
+pub(crate) struct HintsGiven {
     traffic_distribution: Option<String>,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
@@ -68,7 +59,7 @@ impl Names {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HintsExpect {
+pub(crate) struct HintsExpect {
     mode: String,
     write: Option<bool>,
     hints: Option<Value>,
@@ -137,20 +128,11 @@ pub(crate) fn hints(case: HintsCase) -> Verdict {
     same(&json!({"write": case.expect.write, "hints": case.expect.hints}), &json!({"write": write, "hints": hints}))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UsableCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: UsableGiven,
-    expect: UsableExpect,
-}
+pub(crate) type UsableCase = testkit::Case<UsableGiven, UsableExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct UsableGiven {
+pub(crate) struct UsableGiven {
     traffic_policy: String,
     #[serde(default)]
     node: String,
@@ -188,7 +170,7 @@ struct UsableEndpoint {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UsableExpect {
+pub(crate) struct UsableExpect {
     mode: String,
     addresses: Vec<String>,
 }

@@ -20,20 +20,11 @@ use testkit::{Verdict, same};
 
 use crate::tokens::{Token, expand, node, pods, ports_text, service, token};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: Given,
-    expect: Vec<Expect>,
-}
+pub(crate) type Case = testkit::Case<Given, Vec<Expect>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Given {
+pub(crate) struct Given {
     max_endpoints_per_slice: usize,
     publish_not_ready_addresses: bool,
     steps: Vec<Step>,
@@ -55,7 +46,7 @@ impl Step {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     create: usize,
     update: usize,
     delete: usize,

@@ -22,20 +22,11 @@ fn yes() -> bool {
     true
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ConditionsCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: ConditionsGiven,
-    expect: ConditionsExpect,
-}
+pub(crate) type ConditionsCase = testkit::Case<ConditionsGiven, ConditionsExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ConditionsGiven {
+pub(crate) struct ConditionsGiven {
     #[serde(default = "yes")]
     gate: bool,
     publish_not_ready_addresses: bool,
@@ -44,7 +35,7 @@ struct ConditionsGiven {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ConditionsExpect {
+pub(crate) struct ConditionsExpect {
     included: bool,
     conditions: Option<Value>,
 }
@@ -61,27 +52,18 @@ pub(crate) fn conditions(case: ConditionsCase) -> Verdict {
     )
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LabelsCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: LabelsGiven,
-    expect: LabelsExpect,
-}
+pub(crate) type LabelsCase = testkit::Case<LabelsGiven, LabelsExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct LabelsGiven {
+pub(crate) struct LabelsGiven {
     service: Service,
     slice_labels: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LabelsExpect {
+pub(crate) struct LabelsExpect {
     labels: BTreeMap<String, String>,
     changed: Option<bool>,
 }
@@ -92,20 +74,11 @@ pub(crate) fn labels(case: LabelsCase) -> Verdict {
     same(&json!({"labels": case.expect.labels, "changed": case.expect.changed}), &json!({"labels": labels, "changed": changed}))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct MembershipCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: MembershipGiven,
-    expect: MembershipExpect,
-}
+pub(crate) type MembershipCase = testkit::Case<MembershipGiven, MembershipExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct MembershipGiven {
+pub(crate) struct MembershipGiven {
     #[serde(default = "yes")]
     gate: bool,
     max_endpoints_per_slice: usize,
@@ -116,7 +89,7 @@ struct MembershipGiven {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MembershipExpect {
+pub(crate) struct MembershipExpect {
     managed: bool,
     #[serde(default)]
     skipped: Vec<String>,
@@ -146,27 +119,18 @@ pub(crate) fn membership(case: MembershipCase) -> Verdict {
     same(&expected, &json!({"skipped": skipped, "slices": slices}))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PortsCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: PortsGiven,
-    expect: PortsExpect,
-}
+pub(crate) type PortsCase = testkit::Case<PortsGiven, PortsExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PortsGiven {
+pub(crate) struct PortsGiven {
     service: Service,
     pods: Vec<Pod>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PortsExpect {
+pub(crate) struct PortsExpect {
     groups: Value,
 }
 

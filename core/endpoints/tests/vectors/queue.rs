@@ -15,20 +15,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RequeueCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: RequeueGiven,
-    expect: RequeueExpect,
-}
+pub(crate) type RequeueCase = testkit::Case<RequeueGiven, RequeueExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RequeueGiven {
+pub(crate) struct RequeueGiven {
     batch_millis: u64,
     services: BTreeMap<String, Option<BTreeMap<String, String>>>,
     event: Event,
@@ -36,7 +27,7 @@ struct RequeueGiven {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RequeueExpect {
+pub(crate) struct RequeueExpect {
     queue: BTreeMap<String, u64>,
 }
 
@@ -178,20 +169,11 @@ pub(crate) fn requeue(case: RequeueCase) -> Verdict {
     same(&json!(case.expect.queue), &json!(queue))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TrackerCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: TrackerGiven,
-    expect: TrackerExpect,
-}
+pub(crate) type TrackerCase = testkit::Case<TrackerGiven, TrackerExpect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TrackerGiven {
+pub(crate) struct TrackerGiven {
     steps: Vec<TrackerStep>,
     cache: Vec<Cached>,
 }
@@ -217,7 +199,7 @@ struct Cached {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TrackerExpect {
+pub(crate) struct TrackerExpect {
     requeue: Value,
     stale: bool,
 }
@@ -247,20 +229,11 @@ pub(crate) fn tracker(case: TrackerCase) -> Verdict {
     same(&json!({"requeue": case.expect.requeue, "stale": case.expect.stale}), &json!({"requeue": requeue, "stale": stale}))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TriggerCase {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: TriggerGiven,
-    expect: Vec<Option<String>>,
-}
+pub(crate) type TriggerCase = testkit::Case<TriggerGiven, Vec<Option<String>>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TriggerGiven {
+pub(crate) struct TriggerGiven {
     steps: Vec<TriggerStep>,
 }
 

@@ -12,20 +12,11 @@ use testkit::{Verdict, same};
 
 use crate::tokens::{Token, endpoint, expand, node, pods, ports_text, service, slice, token};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "plus")]
-    _plus: Option<String>,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Given {
+pub(crate) struct Given {
     max_endpoints_per_slice: usize,
     existing: Vec<Existing>,
     pods: BTreeMap<String, Vec<String>>,
@@ -46,7 +37,7 @@ struct Existing {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     create: usize,
     update: usize,
     delete: usize,

@@ -11,18 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Given {
+pub(crate) struct Given {
     pod: Pod,
     markers: Vec<PodProbeMarker>,
     results: Vec<GivenResult>,
@@ -59,7 +52,7 @@ enum GivenTrigger {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Expect {
+pub(crate) struct Expect {
     metadata: Option<Metadata>,
     conditions: Vec<Value>,
     remove_conditions: BTreeSet<String>,

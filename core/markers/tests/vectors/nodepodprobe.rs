@@ -9,18 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Given {
+pub(crate) struct Given {
     markers: Vec<PodProbeMarker>,
     pods: Vec<Pod>,
     nodes: Vec<Node>,
@@ -29,7 +22,7 @@ struct Given {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Expect {
+pub(crate) struct Expect {
     node_pod_probes: BTreeMap<String, Value>,
     markers: BTreeMap<String, Value>,
     #[serde(default)]

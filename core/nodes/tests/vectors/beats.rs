@@ -11,18 +11,11 @@ use testkit::{Verdict, same};
 
 use super::world::{seconds, time};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     interval: f64,
     latency: f64,
     down: Vec<(f64, f64)>,
@@ -40,7 +33,7 @@ struct Change {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     attempts: Vec<f64>,
     fresh: Vec<f64>,
     renewals: Vec<f64>,

@@ -9,18 +9,11 @@ use testkit::Verdict;
 use super::tolerations::GivenToleration;
 use super::world::{Action, Heartbeat, NodeSpec, Script, Settings, World};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     #[serde(default)]
     config: ConfigKeys,
     nodes: Vec<GivenNode>,
@@ -33,7 +26,7 @@ struct Given {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     log: Vec<String>,
 }
 

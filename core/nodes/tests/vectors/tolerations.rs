@@ -15,18 +15,11 @@ use testkit::{Verdict, same};
 
 use super::world::{seconds, time};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Value,
-}
+pub(crate) type Case = testkit::Case<Given, Value>;
 
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
-enum Given {
+pub(crate) enum Given {
     Admit {
         defaults: Seconds,
         operation: String,
@@ -52,7 +45,7 @@ enum Given {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Seconds {
+pub(crate) struct Seconds {
     not_ready: i64,
     unreachable: i64,
 }
@@ -82,7 +75,7 @@ fn read(tolerations: Vec<GivenToleration>) -> Vec<Toleration> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct GivenTaint {
+pub(crate) struct GivenTaint {
     key: String,
     effect: String,
     #[serde(default)]
@@ -99,7 +92,7 @@ impl GivenTaint {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Event {
+pub(crate) struct Event {
     at: f64,
     taints: Option<Vec<GivenTaint>>,
     tolerations: Option<Vec<GivenToleration>>,

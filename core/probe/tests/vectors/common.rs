@@ -6,16 +6,7 @@ use api::{FeatureGates, Gate, ProbeType};
 use serde::Deserialize;
 
 /// A case; its name is in the verdict already.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case<Given, Expect> {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "note", default)]
-    _note: String,
-    pub(crate) given: Given,
-    pub(crate) expect: Expect,
-}
+pub(crate) type Case<Given, Expect> = testkit::Case<Given, Expect>;
 
 /// Reads a probe type as the vectors write it.
 #[derive(Clone, Copy, Deserialize)]

@@ -21,16 +21,7 @@ pub(crate) enum Case {
     Message(OpCase<Failed, Text>),
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OpCase<Given, Expect> {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "note", default)]
-    _note: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type OpCase<Given, Expect> = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

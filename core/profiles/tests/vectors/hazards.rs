@@ -8,18 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Expect,
-}
+pub(crate) type Case = testkit::Case<Given, Expect>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     node_status_update_frequency: u64,
     node_status_report_frequency: Option<u64>,
     node_lease_duration_seconds: Option<u64>,
@@ -31,7 +24,7 @@ struct Given {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expect {
+pub(crate) struct Expect {
     interval: f64,
     chances: u64,
     class: String,

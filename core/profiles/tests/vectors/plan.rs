@@ -8,18 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Value,
-}
+pub(crate) type Case = testkit::Case<Given, Value>;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     target: String,
     applied: String,
     day: u8,

@@ -10,18 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Value,
-}
+pub(crate) type Case = testkit::Case<Given, Value>;
 
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
-enum Given {
+pub(crate) enum Given {
     Values {
         profile: String,
     },
@@ -45,14 +38,14 @@ enum Given {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Write {
+pub(crate) enum Write {
     Main,
     Status,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum What {
+pub(crate) enum What {
     KubeletDropin,
     KcmArgs,
     KasArgs,

@@ -6,18 +6,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Case {
-    #[serde(rename = "name")]
-    _name: String,
-    given: Given,
-    expect: Value,
-}
+pub(crate) type Case = testkit::Case<Given, Value>;
 
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
-enum Given {
+pub(crate) enum Given {
     Path { from: String, to: String, day: u8 },
     States { from: String, to: String },
 }
