@@ -46,6 +46,7 @@ fn a_part_that_dies_is_named_and_ends_the_plane() {
         let told: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
         assert_eq!(told.len(), 1, "{part}:\n{log}");
         assert!(told[0].contains(part) && told[0].contains("panicked: LIFESIGN_FAULT names it"), "{part}: {}", told[0]);
-        assert!(took < Duration::from_secs(2), "{part}: {took:?}");
+        // Two seconds on a quiet machine; a busy one is given ten times that.
+        assert!(took < Duration::from_secs(20), "{part}: {took:?}");
     }
 }
