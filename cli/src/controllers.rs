@@ -102,9 +102,11 @@ impl ControllersArgs {
         let mut serving = Serving::start(self.metrics_addr, registry).await?;
         let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        // Who insists is not stopped by what he knows.
+        let watch_rival = slices.is_some() && !self.force;
         let (work_clock, work_host) = (clock.clone(), host.clone());
         let config = move |client: Client| ControllersConfig {
-            informers: Informers::new(client.clone(), metrics.api.clone()),
+            informers: informers(&client, &metrics.api, watch_rival),
             client,
             clock: work_clock,
             host: work_host,
@@ -156,4 +158,10 @@ impl ControllersArgs {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns what follows the API; with `watch_rival` it keeps the text of slices, which shows who else writes them.
+fn informers(client: &Client, metrics: &runtime::Metrics, watch_rival: bool) -> Informers {
+    let informers = Informers::new(client.clone(), metrics.clone());
+    if watch_rival { informers.with_text::<api::EndpointSlice>() } else { informers }
 }

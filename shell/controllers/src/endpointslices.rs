@@ -5,30 +5,46 @@
 mod metrics;
 mod rival;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api::{EndpointSlice, Node, ObjectMeta, Pod, Service, Verb, Write, WriteFailure};
 use endpoints::controller::{Answer, Controller, Effect, Input, Resource};
-use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
-use runtime::{Answers, Events, Informers, Seen, Shell};
+use futures::{Stream, StreamExt};
+use machine::Time;
+use runtime::{Answers, Informers, Seen, Shell};
 use serde::Deserialize;
 
 use crate::context::Context;
 
 pub use metrics::Metrics;
+use rival::Foreign;
 pub use rival::rival;
 
 /// Runs the controller until told to stop.
+///
+/// If the informers keep the text of slices, it also stops working when another controller writes the same slices: two would
+/// undo each other's work for ever.
 pub async fn run(context: Context, config: endpoints::Config, metrics: Metrics) {
-    let (clock, stop, facts) = (context.clock.clone(), context.stop.clone(), facts(&context.informers));
-    let mut shell = SlicesShell { context, metrics };
+    let (clock, stop) = (context.clock.clone(), context.stop.clone());
+    let rival = Arc::new(OnceLock::new());
+    let facts = facts(&context.informers, Arc::clone(&rival), clock.now());
+    let mut shell = SlicesShell { context, metrics, rival };
     runtime::drive(&mut Controller::new(config), &clock, &stop, facts, &mut shell).await;
+    if let Some(Foreign { manager, slice }) = shell.rival.get() {
+        tracing::error!(
+            manager,
+            slice,
+            "another controller writes our EndpointSlices; this one stops: turn one of them off, then start again"
+        );
+        stop.cancelled().await;
+    }
 }
 
 struct SlicesShell {
     context: Context,
     metrics: Metrics,
+    rival: Arc<OnceLock<Foreign>>,
 }
 
 impl Shell<Controller> for SlicesShell {
@@ -44,6 +60,10 @@ impl Shell<Controller> for SlicesShell {
             Effect::Note(note) => self.context.events.say(note),
             Effect::Metric(metric) => self.metrics.add(&metric),
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.rival.get().is_some()
     }
 
     fn stepped(&mut self, controller: &Controller) {
@@ -72,7 +92,7 @@ fn answer(performed: Result<runtime::Answer, WriteFailure>, write: &Write) -> An
 }
 
 /// Returns everything that is watched.
-fn facts(informers: &Informers) -> SelectAll<BoxStream<'static, Input>> {
+fn facts(informers: &Informers, rival: Arc<OnceLock<Foreign>>, since: Time) -> SelectAll<BoxStream<'static, Input>> {
     let pods = inputs(informers.follow::<Pod>(), Resource::Pods, Input::Pod, |gone| {
         let metadata = &gone.metadata;
         Input::PodDeleted { namespace: metadata.namespace.clone(), name: metadata.name.clone() }
@@ -84,12 +104,20 @@ fn facts(informers: &Informers) -> SelectAll<BoxStream<'static, Input>> {
     let nodes = inputs(informers.follow::<Node>(), Resource::Nodes, Input::Node, |gone| Input::NodeDeleted {
         name: gone.metadata.name.clone(),
     });
-    let slices = inputs(informers.follow::<EndpointSlice>(), Resource::Slices, Input::Slice, Input::SliceDeleted);
+    let slices = informers.follow::<EndpointSlice>().inspect(move |seen| {
+        if let Seen::Applied(slice) = seen
+            && let Some(foreign) = slice.text.as_ref().and_then(|text| rival::foreign(text, since))
+        {
+            // The first one is told.
+            let _ = rival.set(foreign);
+        }
+    });
+    let slices = inputs(slices, Resource::Slices, Input::Slice, Input::SliceDeleted);
     futures::stream::select_all([pods, services, nodes, slices])
 }
 
 fn inputs<T: Send + Sync + 'static>(
-    events: Events<T>,
+    events: impl Stream<Item = Seen<T>> + Send + 'static,
     resource: Resource,
     applied: fn(Arc<T>) -> Input,
     deleted: fn(Arc<T>) -> Input,

@@ -29,10 +29,35 @@ pub async fn rival(client: &Client, now: Time) -> Result<Option<String>, Request
 }
 
 fn written_lately(slice: &Value, now: Time) -> bool {
-    json::items(slice, &["metadata", "managedFields"]).iter().any(|entry| {
-        let at = Timestamp::parse(json::text(entry, &["time"])).map(|stamp| stamp.0);
-        json::text(entry, &["manager"]) == RIVAL && at.is_ok_and(|at| now.since(at) < RECENT)
-    })
+    written_at(slice).is_some_and(|at| now.since(at) < RECENT)
+}
+
+/// Returns when the controller of the cluster last wrote a slice.
+fn written_at(slice: &Value) -> Option<Time> {
+    let entries = json::items(slice, &["metadata", "managedFields"]).iter();
+    let theirs = entries.filter(|entry| json::text(entry, &["manager"]) == RIVAL);
+    theirs.filter_map(|entry| Timestamp::parse(json::text(entry, &["time"])).ok()).map(|stamp| stamp.0).max()
+}
+
+/// A write of another controller to a slice that we manage.
+#[derive(Debug, PartialEq)]
+pub(super) struct Foreign {
+    pub(super) manager: &'static str,
+    pub(super) slice: String,
+}
+
+/// Returns the write of another controller that a slice shows, if it is of after `since`.
+pub(super) fn foreign(text: &str, since: Time) -> Option<Foreign> {
+    // Almost no slice names them: the text is looked through before it is read.
+    if !text.contains(RIVAL) {
+        return None;
+    }
+    let slice: Value = serde_json::from_str(text).ok()?;
+    let text = |path: &[&str]| json::text(&slice, path).to_owned();
+    let ours = slice["metadata"]["labels"][MANAGED_BY_LABEL] == CONTROLLER_NAME;
+    let written = written_at(&slice).filter(|at| ours && *at > since);
+    let key = || format!("{}/{}", text(&["metadata", "namespace"]), text(&["metadata", "name"]));
+    written.map(|_| Foreign { manager: RIVAL, slice: key() })
 }
 
 #[cfg(test)]
@@ -48,5 +73,20 @@ mod tests {
         assert!(!written_lately(&slice(RIVAL, "2026-01-01T00:00:00Z"), now), "a minute ago");
         assert!(!written_lately(&slice("lifesign", "2026-01-01T00:00:59Z"), now), "our own");
         assert!(!written_lately(&json!({"metadata": {}}), now));
+    }
+
+    #[test]
+    fn a_write_of_another_controller_counts_if_it_is_new_and_the_slice_is_ours() {
+        let slice = |manager: &str, time: &str, by: &str| {
+            let fields = json!([{"manager": "lifesign", "time": "2026-01-01T00:02:00Z"}, {"manager": manager, "time": time}]);
+            let labels = json!({MANAGED_BY_LABEL: by});
+            json!({"metadata": {"name": "web-1", "namespace": "d", "labels": labels, "managedFields": fields}}).to_string()
+        };
+        let since = Timestamp::parse("2026-01-01T00:01:00Z").unwrap().0;
+        let found = foreign(&slice(RIVAL, "2026-01-01T00:01:01Z", CONTROLLER_NAME), since);
+        assert_eq!(found, Some(Foreign { manager: RIVAL, slice: "d/web-1".to_owned() }));
+        assert_eq!(foreign(&slice(RIVAL, "2026-01-01T00:00:59Z", CONTROLLER_NAME), since), None, "before we began");
+        assert_eq!(foreign(&slice(RIVAL, "2026-01-01T00:01:01Z", "somebody"), since), None, "not ours");
+        assert_eq!(foreign(&slice("kubectl", "2026-01-01T00:01:01Z", CONTROLLER_NAME), since), None, "people may edit");
     }
 }
