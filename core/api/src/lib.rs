@@ -31,6 +31,7 @@ pub mod note;
 pub mod ordered;
 pub mod pod;
 pub mod probe_rules;
+pub mod process_rules;
 pub mod quantity;
 pub mod selector;
 pub mod service;

@@ -13,6 +13,7 @@
 //! | | [`generation_changes`] (only for [`Part::Main`]) |
 //! | [`warnings`] | [`warnings`] |
 
+mod budget;
 mod check;
 mod config;
 mod event;
@@ -69,13 +70,15 @@ pub enum Builtin {
     Deployment,
     /// `apps/v1` ReplicaSet.
     ReplicaSet,
+    /// `policy/v1` PodDisruptionBudget.
+    PodDisruptionBudget,
     /// `apiextensions.k8s.io/v1` CustomResourceDefinition.
     CustomResourceDefinition,
 }
 
 impl Builtin {
     /// Every built-in kind.
-    pub const ALL: [Builtin; 14] = [
+    pub const ALL: [Builtin; 15] = [
         Builtin::Pod,
         Builtin::Node,
         Builtin::Namespace,
@@ -89,6 +92,7 @@ impl Builtin {
         Builtin::EndpointSlice,
         Builtin::Deployment,
         Builtin::ReplicaSet,
+        Builtin::PodDisruptionBudget,
         Builtin::CustomResourceDefinition,
     ];
 
@@ -99,6 +103,7 @@ impl Builtin {
             Builtin::Lease => "coordination.k8s.io",
             Builtin::EndpointSlice => "discovery.k8s.io",
             Builtin::Deployment | Builtin::ReplicaSet => "apps",
+            Builtin::PodDisruptionBudget => "policy",
             Builtin::CustomResourceDefinition => "apiextensions.k8s.io",
             _ => "",
         }
@@ -119,6 +124,7 @@ impl Builtin {
             Builtin::EndpointSlice => "EndpointSlice",
             Builtin::Deployment => "Deployment",
             Builtin::ReplicaSet => "ReplicaSet",
+            Builtin::PodDisruptionBudget => "PodDisruptionBudget",
             Builtin::CustomResourceDefinition => "CustomResourceDefinition",
         }
     }
@@ -141,6 +147,7 @@ impl Builtin {
                 | Builtin::EndpointSlice
                 | Builtin::Deployment
                 | Builtin::ReplicaSet
+                | Builtin::PodDisruptionBudget
                 | Builtin::CustomResourceDefinition
         )
     }

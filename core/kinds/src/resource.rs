@@ -186,6 +186,9 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         .sub("eviction", Some(("policy", "v1", "Eviction")), &["create"])
         .sub("log", None, &["get"])
         .status();
+    let mut budgets = namespaced("policy", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget");
+    budgets.unconditional_update = false;
+    let budgets = budgets.short(&["pdb"]).generation().status();
     let workload = |plural, singular, kind, short: &[&str]| {
         namespaced("apps", plural, singular, kind).short(short).all().generation().scale().status()
     };
@@ -214,6 +217,7 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         crds,
         leases,
         namespaced("discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice").generation(),
+        budgets,
     ]
     .into_iter()
     .map(Arc::new)

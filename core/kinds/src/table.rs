@@ -98,6 +98,7 @@ pub fn row(kind: &str, object: &Value, now: Time) -> Row {
         "EndpointSlice" => kinds::endpoint_slice(object, now).into(),
         "Deployment" => kinds::deployment(object, now).into(),
         "ReplicaSet" => kinds::replica_set(object, now).into(),
+        "PodDisruptionBudget" => kinds::budget(object, now).into(),
         _ => kinds::other(object).into(),
     }
 }

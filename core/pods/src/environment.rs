@@ -66,6 +66,8 @@ pub fn resolve(
     let mut warnings = Vec::new();
     let user = security::user(pod, container, surroundings)?;
     warnings.extend(security::warnings(pod, container));
+    let place = api::field::Path::new(format!("spec.containers{{{}}}", text(container, &["name"])));
+    warnings.extend(api::process_rules::container_not_honoured(&pod["spec"], container, &place));
     let mut env = base(pod, surroundings, user.user);
     env.extend(services::variables(text(pod, &["metadata", "namespace"]), links(pod), services));
     let given = variables(pod, container, references, surroundings, &env, &mut warnings)?;

@@ -56,6 +56,7 @@ const fn labels(kind: Builtin) -> &'static [&'static str] {
         | Builtin::Lease
         | Builtin::EndpointSlice
         | Builtin::Deployment
+        | Builtin::PodDisruptionBudget
         | Builtin::CustomResourceDefinition => &[],
     }
 }

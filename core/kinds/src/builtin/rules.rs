@@ -1,7 +1,7 @@
 //! The one place that knows which rule belongs to which kind.
 
 use api::field::{Error, Path};
-use api::{endpointslice_rules, json, names, probe_rules};
+use api::{endpointslice_rules, json, names, probe_rules, process_rules};
 use serde_json::{Value, json};
 
 use super::check::shaped;
@@ -10,7 +10,7 @@ use super::pod::{
     spec::validate_pod_annotations, spec::validate_pod_spec, status::validate_pod_status, update::validate_pod_change,
 };
 use super::{
-    Builtin, Context, Part, admit_pod_tolerations, config, event, lease, meta, namespace, node, pod, service, workload,
+    Builtin, Context, Part, admit_pod_tolerations, budget, config, event, lease, meta, namespace, node, pod, service, workload,
 };
 
 /// Sets what the server decides about a new object, above all its status: a client cannot be born finished.
@@ -23,6 +23,7 @@ pub fn prepare_create(kind: Builtin, object: &mut Value, ctx: &Context<'_>) {
         Builtin::Namespace => return namespace::prepare_create(object),
         Builtin::Service => return service::prepare_create(object),
         Builtin::Deployment => json!({}),
+        Builtin::PodDisruptionBudget => budget::new_status(),
         Builtin::ReplicaSet => json!({"replicas": 0}),
         Builtin::CustomResourceDefinition => Value::Null,
         Builtin::ConfigMap
@@ -117,6 +118,7 @@ pub fn default(kind: Builtin, object: &mut Value, _ctx: &Context<'_>) {
         | Builtin::Event
         | Builtin::EventsEvent
         | Builtin::Lease
+        | Builtin::PodDisruptionBudget
         | Builtin::CustomResourceDefinition => {}
     }
 }
@@ -169,6 +171,7 @@ fn validate_content(kind: Builtin, object: &Value, old: Option<&Value>, ctx: &Co
         }
         Builtin::Deployment => workload::validate_deployment(object, old, errors),
         Builtin::ReplicaSet => workload::validate_replica_set(object, old, errors),
+        Builtin::PodDisruptionBudget => budget::validate(object, errors),
         Builtin::Pod | Builtin::Event | Builtin::EventsEvent | Builtin::ServiceAccount | Builtin::CustomResourceDefinition => {}
     }
 }
@@ -260,6 +263,10 @@ pub fn warnings(kind: Builtin, new: &Value, old: Option<&Value>, ctx: &Context<'
     }
     // Whoever does not touch the pods need not hear about them again.
     if old.is_none_or(|old| json::at(old, path) != json::at(new, path)) {
+        if ctx.allow_loopback_endpoints {
+            let spec = json::at(new, path).unwrap_or(&Value::Null);
+            warnings.extend(process_rules::not_honoured(spec, &Path::new(path.join("."))));
+        }
         warnings.extend(pod::env::env_warnings(json::at(new, path).unwrap_or(&Value::Null), &Path::new(path.join("."))));
         warnings.extend(probe_rules::probe_warnings(kind.kind(), new, ctx.gates));
     }

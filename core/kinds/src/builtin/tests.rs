@@ -84,6 +84,7 @@ fn minimal(kind: Builtin) -> Value {
         | Builtin::ConfigMap
         | Builtin::ServiceAccount
         | Builtin::Secret
+        | Builtin::PodDisruptionBudget
         | Builtin::Lease => json!({"metadata": {"name": "x"}}),
     }
 }

@@ -161,7 +161,7 @@ fn validate_strategy(strategy: &Value, path: &Path, errors: &mut Errors) {
 }
 
 /// Judges a number or percentage; returns it without its sign of percent.
-fn validate_share(rolling: &Value, key: &str, path: &Path, errors: &mut Errors) -> Option<i64> {
+pub(super) fn validate_share(rolling: &Value, key: &str, path: &Path, errors: &mut Errors) -> Option<i64> {
     let value = json::get(rolling, key)?;
     match value {
         Value::String(text) => {

@@ -113,6 +113,14 @@ static REPLICA_SET: [Column; 8] = [
     SELECTOR,
 ];
 
+static BUDGET: [Column; 5] = [
+    Column::name(),
+    shown("Min Available", "Pods that must stay available."),
+    shown("Max Unavailable", "Pods that need not be available."),
+    count("Allowed Disruptions", "Pods that may be evicted now."),
+    AGE,
+];
+
 static OTHER: [Column; 2] = [Column::name(), Column::new("Created At", "date", 0, "When the object was created.")];
 
 /// Returns the columns of a built-in kind.
@@ -130,6 +138,7 @@ pub fn columns(kind: &str) -> &'static [Column] {
         "EndpointSlice" => &ENDPOINT_SLICE,
         "Deployment" => &DEPLOYMENT,
         "ReplicaSet" => &REPLICA_SET,
+        "PodDisruptionBudget" => &BUDGET,
         _ => &OTHER,
     }
 }

@@ -279,6 +279,21 @@ pub(super) fn deployment(deployment: &Value, now: Time) -> Vec<Value> {
     cells
 }
 
+pub(super) fn budget(budget: &Value, now: Time) -> Vec<Value> {
+    let share = |field: &str| match budget["spec"].get(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => "N/A".to_owned(),
+    };
+    vec![
+        name(budget),
+        share("minAvailable").into(),
+        share("maxUnavailable").into(),
+        int(budget, &["status", "disruptionsAllowed"]).unwrap_or(0).into(),
+        created(budget, now),
+    ]
+}
+
 pub(super) fn replica_set(set: &Value, now: Time) -> Vec<Value> {
     let status = |field: &str| int(set, &["status", field]).unwrap_or(0);
     let mut cells = vec![

@@ -246,7 +246,7 @@ pub(super) fn schema_name(message: &Message) -> String {
         "EndpointSlice" | "Endpoint" | "EndpointConditions" | "EndpointHints" | "EndpointPort" | "ForZone" | "ForNode" => {
             "io.k8s.api.discovery.v1"
         }
-        "Eviction" => "io.k8s.api.policy.v1",
+        "Eviction" | "PodDisruptionBudget" | "PodDisruptionBudgetSpec" | "PodDisruptionBudgetStatus" => "io.k8s.api.policy.v1",
         "Scale" | "ScaleSpec" | "ScaleStatus" => "io.k8s.api.autoscaling.v1",
         "SelfSubjectReview"
         | "SelfSubjectReviewStatus"

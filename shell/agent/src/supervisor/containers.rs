@@ -146,6 +146,8 @@ pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, 
         Err(error) => Input::PrepareFailed { reason: CREATING.to_owned(), message: unreadable(&error) },
         Ok(references) => {
             let surroundings = surround.surroundings(&dir, &ip);
+            let path = api::field::Path::new("spec");
+            let not_honoured = api::process_rules::pod_not_honoured(&raw["spec"], &path);
             let made = tokio::task::spawn_blocking(move || {
                 let made = dir.create(surroundings.uid == 0);
                 made.map_err(|source| VolumeError::Io { volume: String::new(), source })?;
@@ -153,7 +155,7 @@ pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, 
             });
             match made.await {
                 Ok(Ok(warnings)) => {
-                    for message in warnings {
+                    for message in not_honoured.into_iter().chain(warnings) {
                         surround.tell(Mail::Warning { pod, message }).await;
                     }
                     Input::Prepared { ip }
