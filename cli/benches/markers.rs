@@ -196,11 +196,9 @@ async fn failover() {
         while events.try_recv().is_ok() {}
         let began = Instant::now();
         if round < DELETIONS {
-            let pod = up.call("GET", &format!("{PODS_PATH}/{who}"), &Value::Null).await;
             up.call("DELETE", &format!("{PODS_PATH}/{who}"), &json!({})).await;
             let at = patiently("another address", another(&mut events, |name| name != who)).await;
             deletions.push(at.duration_since(began));
-            create_again(&up, &pod).await;
         } else {
             let process = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
             rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
@@ -257,19 +255,4 @@ async fn settled(up: &Up) {
         }
     })
     .await;
-}
-
-/// Makes a pod again that was deleted, once it is gone.
-async fn create_again(up: &Up, pod: &Value) {
-    let name = pod["metadata"]["name"].as_str().expect("a name");
-    let mut again =
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"tier": "db"}}, "spec": pod["spec"]});
-    again["spec"].as_object_mut().expect("an object").remove("nodeName");
-    let gone = async {
-        while up.client.call("GET", &format!("{PODS_PATH}/{name}"), &Value::Null).await.expect("an answer").code != 404 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    patiently("the pod to be gone", gone).await;
-    up.call("POST", PODS_PATH, &again).await;
 }

@@ -105,6 +105,7 @@ impl ControllersArgs {
         // Who insists is not stopped by what he knows.
         let watch_rival = slices.is_some() && !self.force;
         let (work_clock, work_host) = (clock.clone(), host.clone());
+        let workloads = own.then(|| self.feature_gates.clone());
         let config = move |client: Client| ControllersConfig {
             informers: informers(&client, &metrics.api, watch_rival),
             client,
@@ -116,6 +117,7 @@ impl ControllersArgs {
                 .then(|| nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: own.then_some(controllers::profile::Config { options, tolerations: None }),
             markers: true,
+            workloads,
             metrics,
             on_ready: None,
         };

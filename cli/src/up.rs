@@ -191,6 +191,7 @@ impl UpArgs {
             node_lifecycle: Some(nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: Some(controllers::profile::Config { options, tolerations: Some(tolerations) }),
             markers: true,
+            workloads: Some(self.server.feature_gates.clone()),
             metrics,
             on_ready: None,
         })

@@ -13,6 +13,8 @@ use testkit::script::{self, Answer, Case, Clients, Request};
 use testkit::{Suite, Verdict, table};
 
 type Gates = BTreeMap<String, bool>;
+/// The gates of a process, and whether it is a whole plane.
+type Kind = (Gates, bool);
 
 fn main() -> ExitCode {
     let shared = Arc::new(Shared::default());
@@ -29,7 +31,9 @@ fn main() -> ExitCode {
 
 fn check(shared: &Shared, case: &Case) -> Verdict {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let plane = if case.restarts() { launch(&case.gates)? } else { shared.plane(&case.gates)? };
+    // Controllers of workloads are part of a whole plane.
+    let kind = (case.gates.clone(), case.needs("workloads"));
+    let plane = if case.restarts() { launch(&kind)? } else { shared.plane(&kind)? };
     let server = Binary::new(plane, case.gates.clone())?;
     runtime.block_on(script::run(&server, case, &unique()))
 }
@@ -40,8 +44,9 @@ fn unique() -> String {
     format!("{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn launch(gates: &Gates) -> Result<Arc<Mutex<Plane>>, String> {
-    let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign"));
+fn launch((gates, whole): &Kind) -> Result<Arc<Mutex<Plane>>, String> {
+    let plane = Plane::new(env!("CARGO_BIN_EXE_lifesign"));
+    let mut plane = if *whole { plane.whole() } else { plane };
     start(&mut plane, gates)?;
     Ok(Arc::new(Mutex::new(plane)))
 }
@@ -54,16 +59,16 @@ fn start(plane: &mut Plane, gates: &Gates) -> Result<(), String> {
 
 /// The processes that cases share, by their gates.
 #[derive(Default)]
-struct Shared(Mutex<BTreeMap<Gates, Arc<Mutex<Plane>>>>);
+struct Shared(Mutex<BTreeMap<Kind, Arc<Mutex<Plane>>>>);
 
 impl Shared {
-    fn plane(&self, gates: &Gates) -> Result<Arc<Mutex<Plane>>, String> {
+    fn plane(&self, kind: &Kind) -> Result<Arc<Mutex<Plane>>, String> {
         let mut planes = self.0.lock().expect("no case panics while it holds the list");
-        if let Some(plane) = planes.get(gates) {
+        if let Some(plane) = planes.get(kind) {
             return Ok(Arc::clone(plane));
         }
-        let plane = launch(gates)?;
-        planes.insert(gates.clone(), Arc::clone(&plane));
+        let plane = launch(kind)?;
+        planes.insert(kind.clone(), Arc::clone(&plane));
         Ok(plane)
     }
 }

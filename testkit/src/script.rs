@@ -70,9 +70,6 @@ pub trait Server: Send + Sync {
 
 /// Why a case is not run yet, if that is so: the capability that it needs has not landed.
 pub fn not_yet(case: &Case) -> Option<&'static str> {
-    if case.needs.iter().any(|need| need == "workloads") {
-        return Some("not yet: needs workload controllers");
-    }
     let applies = |step: &Step| step.given.as_ref().is_some_and(|given| given.content_type().contains("apply-patch"));
     case.steps.iter().any(applies).then_some("not yet: needs server-side apply")
 }

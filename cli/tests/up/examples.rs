@@ -15,6 +15,7 @@ use super::{Up, condition, is_ready};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MARKERS: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/default/podprobemarkers";
 const NODE_POD_PROBES: &str = "/apis/apps.kruise.io/v1alpha1/nodepodprobes";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const COST_PATH: &str = r"{.metadata.annotations.controller\.kubernetes\.io/pod-deletion-cost}";
@@ -118,58 +119,76 @@ fn cost(pod: &Value) -> &str {
     pod["metadata"]["annotations"][COST].as_str().unwrap_or_default()
 }
 
+/// Follows the pods of the game.
+fn servers() -> String {
+    format!("{PODS}?watch=true&labelSelector=app%3Dgame-server")
+}
+
 #[test]
-fn idle_game_servers_are_marked_and_follow_their_matches() {
+fn idle_game_servers_are_marked_and_go_first_when_scaled_in() {
     let example = Example::start("game-server-idle");
     let idle = |pod: &Value, is: &str| label(pod, "gameserver-idle") == is;
-    for name in ["game-a", "game-b", "game-c"] {
-        let pod = example.pod(name, "idle", |pod| idle(pod, "true") && cost(pod) == "-10");
+    let pods = example.all("three idle servers", &servers(), |pods| {
+        pods.len() == 3 && pods.values().all(|pod| idle(pod, "true") && cost(pod) == "-10")
+    });
+    for pod in pods.values() {
         assert_eq!(pod["status"]["containerStatuses"][0]["started"], true, "it was not asked before it was up");
     }
     if let Some(table) = example.types("kubectl get pods -L gameserver-idle") {
         assert_eq!(last_column(&table), ["GAMESERVER-IDLE", "true", "true", "true"], "{table}");
     }
-    if let Some(cost) = example.types(&format!("kubectl get pod game-b -o jsonpath='{COST_PATH}'")) {
+    let busy = pods.keys().nth(1).expect("three of them").clone();
+    let game = ("game-b", busy.as_str());
+    if let Some(cost) = example.types_with(&format!("kubectl get pod game-b -o jsonpath='{COST_PATH}'"), game) {
         assert_eq!(cost, "-10");
     }
 
-    example.types("touch /tmp/lifesign-demo/game-b/match");
-    let pod = example.pod("game-b", "busy", |pod| {
+    example.types_with("touch /tmp/lifesign-demo/game-b/match", game);
+    let pod = example.pod(&busy, "busy", |pod| {
         idle(pod, "false")
             && cost(pod) == "10"
             && condition(pod, "game.io/idle").is_some_and(|found| found["status"] == "False")
     });
     assert_eq!(condition(&pod, "game.io/idle").expect("found before")["message"], "match running\n");
-    for name in ["game-a", "game-c"] {
+    for name in pods.keys().filter(|name| **name != busy) {
         assert!(idle(&example.up.get(&format!("{PODS}/{name}")), "true"));
     }
     if let Some(table) = example.types("kubectl get pods -L gameserver-idle") {
         assert_eq!(last_column(&table), ["GAMESERVER-IDLE", "true", "false", "true"], "{table}");
     }
     let message = r#"kubectl get pod game-b -o jsonpath='{.status.conditions[?(@.type=="game.io/idle")].message}'"#;
-    if let Some(message) = example.types(message) {
+    if let Some(message) = example.types_with(message, game) {
         assert_eq!(message, "match running\n");
     }
     for reason in ["KruiseProbeSucceeded", "KruiseProbeFailed"] {
-        let path = "/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3Dgame-b";
-        let told = example.up.patiently(example.up.follow(path, |_, event| {
+        let path = format!("/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3D{busy}");
+        let told = example.up.patiently(example.up.follow(&path, |_, event| {
             event["reason"] == reason
                 && event["message"].as_str().is_some_and(|text| text.starts_with("game-server-probe#Idle"))
         }));
         assert!(told.is_some(), "{reason}");
     }
-    if let Some(table) = example.types("kubectl get events --field-selector involvedObject.name=game-b") {
+    if let Some(table) = example.types_with("kubectl get events --field-selector involvedObject.name=game-b", game) {
         assert!(table.contains("KruiseProbeSucceeded") && table.contains("KruiseProbeFailed"), "{table}");
     }
+    markers_are_shown(&example);
+    scale_in(&example, &busy);
 
-    example.types("rm /tmp/lifesign-demo/game-b/match");
-    example.pod("game-b", "idle again", |pod| idle(pod, "true") && cost(pod) == "-10");
+    example.types_with("rm /tmp/lifesign-demo/game-b/match", game);
+    example.pod(&busy, "idle again", |pod| idle(pod, "true") && cost(pod) == "-10");
     if let Some(table) = example.types("kubectl get pods -l gameserver-idle=true") {
-        assert_eq!(table.lines().count(), 4, "{table}");
+        assert_eq!(table.lines().count(), 2, "{table}");
     }
-    let found = example.up.get(&format!("{PODS}?labelSelector=gameserver-idle%3Dtrue"));
-    assert_eq!(found["items"].as_array().map(Vec::len), Some(3));
+    if example.types("kubectl delete -f examples/game-server-idle.yaml").is_none() {
+        example.delete(&format!("{MARKERS}/game-server-probe"));
+        example.delete(&format!("{DEPLOYMENTS}/game-server"));
+    }
+    example.up.wait_gone(MARKERS, "game-server-probe");
+    example.up.wait_gone(PODS, &busy);
+}
 
+/// The marker and the object of the node say what is probed.
+fn markers_are_shown(example: &Example) {
     example.up.wait_for(MARKERS, "game-server-probe", "observed", |marker| {
         marker["status"]["matchedPods"] == 3 && marker["status"]["observedGeneration"] == marker["metadata"]["generation"]
     });
@@ -178,18 +197,31 @@ fn idle_game_servers_are_marked_and_follow_their_matches() {
         assert_eq!((cells[0][1], cells[1][1]), ("MATCHED", "3"), "{table}");
     }
     if let Some(yaml) = example.types("kubectl get nodepodprobes -o yaml") {
-        assert_eq!(yaml.matches("state: Succeeded").count(), 3, "{yaml}");
+        assert_eq!(yaml.matches("state: Succeeded").count(), 2, "{yaml}");
     }
     let objects = example.up.get(NODE_POD_PROBES);
     let states = objects["items"][0]["status"]["podProbeStatuses"].as_array().map(Vec::len);
     assert_eq!((objects["items"].as_array().map(Vec::len), states), (Some(1), Some(3)));
+}
 
-    if example.types("kubectl delete -f examples/game-server-idle.yaml").is_none() {
-        example.delete(&format!("{MARKERS}/game-server-probe"));
-        ["game-a", "game-b", "game-c"].iter().for_each(|name| example.delete(&format!("{PODS}/{name}")));
+/// Scales in twice: the server with the match is the one that stays.
+fn scale_in(example: &Example, busy: &str) {
+    for replicas in [2, 1] {
+        if example.types(&format!("kubectl scale deployment game-server --replicas={replicas}")).is_none() {
+            let (code, answer) =
+                example.up.call("PATCH", &format!("{DEPLOYMENTS}/game-server"), &json!({"spec": {"replicas": replicas}}));
+            assert_eq!(code, 200, "{answer}");
+        }
+        example.up.wait_for(DEPLOYMENTS, "game-server", "scaled in", |deployment| {
+            let status = &deployment["status"];
+            status["observedGeneration"] == deployment["metadata"]["generation"]
+                && (&status["replicas"], &status["terminatingReplicas"]) == (&json!(replicas), &json!(0))
+        });
+        let left = example.up.get(&format!("{PODS}?labelSelector=app%3Dgame-server"));
+        let names: Vec<&str> =
+            left["items"].as_array().into_iter().flatten().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+        assert!(names.len() == replicas && names.contains(&busy), "{names:?} without {busy}");
     }
-    example.up.wait_gone(MARKERS, "game-server-probe");
-    ["game-a", "game-b", "game-c"].iter().for_each(|name| example.up.wait_gone(PODS, name));
 }
 
 /// Follows the pods of the database.
@@ -245,6 +277,33 @@ fn fall_behind(example: &Example, replica: &str) {
     example.pod(replica, "repaired", is_ready);
 }
 
+/// Updates the database; the pods of the old template go in the order that the marker gave them.
+fn update_primary_last(example: &Example) {
+    let old = example.all("complete", &database(), |pods| {
+        pods.len() == 3
+            && primary(pods).is_some()
+            && pods.values().all(is_ready)
+            && pods.values().all(|pod| !cost(pod).is_empty())
+    });
+    let before = primary(&old).expect("found before");
+    let newest = old.values().filter_map(|pod| pod["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok()).max();
+    if example.types("kubectl set env deployment/db RELEASE=2").is_none() {
+        let note = json!({"spec": {"template": {"metadata": {"annotations": {"release": "2"}}}}});
+        assert_eq!(example.up.call("PATCH", &format!("{DEPLOYMENTS}/db"), &note).0, 200);
+    }
+    let mut order: Vec<String> = Vec::new();
+    let path = format!("{}&resourceVersion={}", database(), newest.expect("a version"));
+    let done = example.up.patiently(example.up.follow(&path, |_, pod| {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if old.contains_key(&name) && pod["metadata"].get("deletionTimestamp").is_some() && !order.contains(&name) {
+            order.push(name);
+        }
+        order.len() == 3
+    }));
+    assert!(done.is_some(), "never updated: {order:?}\nlog:\n{}", example.up.plane.log());
+    assert_eq!(order.last(), Some(&before), "the primary goes last: {order:?}");
+}
+
 #[test]
 fn the_service_of_the_primary_follows_deletion_and_crash() {
     let example = Example::start("primary-replica-role");
@@ -287,14 +346,12 @@ fn the_service_of_the_primary_follows_deletion_and_crash() {
     let (who, pid) = lease(&example).expect("there is a primary");
     assert_eq!(std::fs::read_to_string(example.path(&format!("db/{who}.pid"))).expect("a file").trim(), pid);
     let killed_at = Instant::now();
-    example.types_with("kill -9 \"$(cat /tmp/lifesign-demo/db/db-1.pid)\"", ("db-1", &who));
+    example.types_with("kill -9 \"$(cat /tmp/lifesign-demo/db/db-0.pid)\"", ("db-0", &who));
     example.pod(&who, "started again", |pod| pod["status"]["containerStatuses"][0]["restartCount"].as_i64() >= Some(1));
     // The lease of the dead process is nobody's; who has the next one has the address.
     wait_for_address(&example, "the address of a living primary", |name| {
         lease(&example).is_some_and(|(who, now)| who == name && now != pid)
     });
     eprintln!("fail-over after a crash took {:?}", killed_at.elapsed());
-    example.all("a primary and a replica", &database(), |pods| {
-        primary(pods).is_some() && pods.len() == 2 && pods.values().all(is_ready)
-    });
+    update_primary_last(&example);
 }

@@ -9,6 +9,7 @@ mod profile_command;
 mod profiles;
 mod refusals;
 mod services;
+mod workloads;
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ fn service(name: &str) -> Value {
 }
 
 impl Up {
-    fn create_service(&self, name: &str) -> SocketAddr {
+    pub(crate) fn create_service(&self, name: &str) -> SocketAddr {
         let (code, answer) = self.call("POST", "/api/v1/namespaces/default/services", &service(name));
         assert_eq!(code, 201, "{answer}");
         let address = answer["spec"]["clusterIP"].as_str().expect("a cluster IP");
@@ -30,7 +29,7 @@ impl Up {
     }
 
     /// Waits until the slices of a service satisfy a condition; its one slice has few endpoints here.
-    fn wait_for_slice(&self, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) -> Value {
+    pub(crate) fn wait_for_slice(&self, service: &str, what: &str, good: impl Fn(&[Value]) -> bool) -> Value {
         self.wait_for_slice_since("", service, what, good)
     }
 
@@ -104,6 +103,32 @@ fn request(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
+/// Sends 200 requests per second while something is done; returns how many there were and how many failed.
+pub(crate) fn under_load(address: SocketAddr, work: impl FnOnce()) -> (usize, usize) {
+    let (stop, sent, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    if !request(address) {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // 200 requests per second over four clients.
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+        // Also when the work fails: clients that go on for ever would hide it.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    (sent.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+}
+
 /// Keeps requests coming while every pod is replaced, one at a time; returns how many there were and how many failed.
 fn roll(arguments: &[&str]) -> (usize, usize) {
     const GENERATIONS: usize = 2;
@@ -120,36 +145,17 @@ fn roll(arguments: &[&str]) -> (usize, usize) {
         up.wait_ready(&format!("web-0-{replica}"));
     }
     up.wait_for_slice("web", "complete", |all| all.iter().filter(|endpoint| conditions(endpoint).0).count() == REPLICAS);
-    let (stop, sent, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let clients: Vec<_> = (0..4)
-        .map(|_| {
-            let (stop, sent, failed) = (Arc::clone(&stop), Arc::clone(&sent), Arc::clone(&failed));
-            std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    sent.fetch_add(1, Ordering::Relaxed);
-                    if !request(address) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // 200 requests per second over four clients.
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            })
-        })
-        .collect();
-    for generation in 1..=GENERATIONS {
-        for replica in 0..REPLICAS {
-            let (new, old) = (format!("web-{generation}-{replica}"), format!("web-{}-{replica}", generation - 1));
-            up.create_pod(&pod(&new));
-            up.wait_ready(&new);
-            up.call("DELETE", &format!("{PODS}/{old}"), &Value::Null);
-            up.wait_gone(PODS, &old);
+    under_load(address, || {
+        for generation in 1..=GENERATIONS {
+            for replica in 0..REPLICAS {
+                let (new, old) = (format!("web-{generation}-{replica}"), format!("web-{}-{replica}", generation - 1));
+                up.create_pod(&pod(&new));
+                up.wait_ready(&new);
+                up.call("DELETE", &format!("{PODS}/{old}"), &Value::Null);
+                up.wait_gone(PODS, &old);
+            }
         }
-    }
-    stop.store(true, Ordering::Relaxed);
-    for client in clients {
-        client.join().expect("a client");
-    }
-    (sent.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
+    })
 }
 
 #[test]

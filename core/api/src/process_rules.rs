@@ -51,7 +51,7 @@ pub fn container_not_honoured(spec: &Value, container: &Value, path: &Path) -> V
         let (name, place) = (json::text(mount, &["name"]), json::text(mount, &["mountPath"]));
         let volume = json::items(spec, &["volumes"]).iter().find(|volume| json::text(volume, &["name"]) == name);
         // Of a hostPath the agent demands that both are equal.
-        if !volume.is_some_and(|volume| json::object(volume, &["hostPath"]).is_some()) {
+        if volume.is_none_or(|volume| json::object(volume, &["hostPath"]).is_none()) {
             let why = format!("a process finds this volume at $LIFESIGN_VOLUMES/{name}, not at {place}");
             found.push(warning(&path.child("volumeMounts").index(index).child("mountPath"), &why));
         }

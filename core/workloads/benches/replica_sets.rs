@@ -1,6 +1,7 @@
 //! What one change costs among 1,000 ReplicaSets with 10 pods each, and among 10: it must be the same.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use api::{Pod, ReplicaSet};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -11,15 +12,15 @@ use workloads::{Effect, Input, Object, ReplicaSets};
 const PODS: usize = 10;
 const NOW: Time = Time::from_secs(1_800_000_000);
 
-fn read<T: serde::de::DeserializeOwned>(object: Value) -> Box<T> {
-    Box::new(serde_json::from_value(object).expect("the view reads it"))
+fn read<T: serde::de::DeserializeOwned>(object: Value) -> Arc<T> {
+    Arc::new(serde_json::from_value(object).expect("the view reads it"))
 }
 
 fn labels(number: usize) -> Value {
     json!({"app": "web", "set": number.to_string()})
 }
 
-fn set(number: usize, replicas: usize, revision: u64) -> Box<ReplicaSet> {
+fn set(number: usize, replicas: usize, revision: u64) -> Arc<ReplicaSet> {
     read(json!({
         "metadata": {"name": format!("r-{number}"), "namespace": "ns", "uid": format!("r-{number}"), "generation": replicas,
             "resourceVersion": revision.to_string()},
@@ -29,7 +30,7 @@ fn set(number: usize, replicas: usize, revision: u64) -> Box<ReplicaSet> {
     }))
 }
 
-fn pod(number: usize, index: usize, ready: bool, revision: u64) -> Box<Pod> {
+fn pod(number: usize, index: usize, ready: bool, revision: u64) -> Arc<Pod> {
     let owner =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": format!("r-{number}"), "controller": true}]);
     let status = if ready { "True" } else { "False" };

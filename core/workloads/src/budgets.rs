@@ -7,6 +7,7 @@
 mod entry;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::write::reference;
@@ -107,7 +108,7 @@ impl Budgets {
     fn apply(&mut self, now: Time, object: Object) {
         match object {
             Object::Pod(pod) => self.apply_pod(now, &pod),
-            Object::Budget(budget) => self.apply_budget(now, *budget),
+            Object::Budget(budget) => self.apply_budget(now, Arc::unwrap_or_clone(budget)),
             Object::ReplicaSet(set) => {
                 let ReplicaSet { metadata, spec, .. } = &*set;
                 let owner = controller(metadata).filter(|owner| owner.kind == "Deployment").map(|owner| owner.uid.clone());
@@ -305,7 +306,7 @@ impl Budgets {
         let Some((key, uid, _)) = self.flights.answered(id) else { return };
         match result {
             Ok(Some(Object::Budget(budget))) if self.budgets.get(&key).is_some_and(|e| e.budget.metadata.uid == uid) => {
-                self.apply_budget(now, *budget);
+                self.apply_budget(now, Arc::unwrap_or_clone(budget));
             }
             Ok(_) => {}
             Err(_) => {

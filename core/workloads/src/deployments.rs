@@ -8,6 +8,7 @@ mod cache;
 mod claims;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Deployment, FeatureGates, Key, Note, NoteType, ReplicaSet, Selector, Write, WriteError};
@@ -127,8 +128,8 @@ impl Deployments {
                     self.remove_set(now, &key);
                 }
             }
-            Input::Applied(Object::Deployment(deployment)) => self.apply_deployment(now, *deployment),
-            Input::Applied(Object::ReplicaSet(set)) => self.apply_set(now, *set),
+            Input::Applied(Object::Deployment(deployment)) => self.apply_deployment(now, Arc::unwrap_or_clone(deployment)),
+            Input::Applied(Object::ReplicaSet(set)) => self.apply_set(now, Arc::unwrap_or_clone(set)),
             Input::Deleted(Object::Deployment(deployment)) => {
                 let key = Key::of(&deployment.metadata);
                 // One of that name that was made since is not the one that went.
@@ -186,11 +187,11 @@ impl Deployments {
                     // Made before the list that does not name it, or after: nobody knows but the server.
                     self.send(key, What::Check, confirm::<ReplicaSet>(&set.metadata), effects);
                 } else {
-                    self.apply_set(now, *set);
+                    self.apply_set(now, Arc::unwrap_or_clone(set));
                 }
             }
             Some(Object::Deployment(deployment)) if self.by_uid.contains_key(&deployment.metadata.uid) => {
-                self.apply_deployment(now, *deployment);
+                self.apply_deployment(now, Arc::unwrap_or_clone(deployment));
             }
             _ => {}
         }

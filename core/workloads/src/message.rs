@@ -1,18 +1,20 @@
 //! What the machines are told and what they want done.
 
+use std::sync::Arc;
+
 use api::{Deployment, Note, Pod, PodDisruptionBudget, ReplicaSet, Write, WriteError};
 
 /// An object of one of the kinds that these controllers watch.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// A pod.
-    Pod(Box<Pod>),
+    Pod(Arc<Pod>),
     /// A ReplicaSet.
-    ReplicaSet(Box<ReplicaSet>),
+    ReplicaSet(Arc<ReplicaSet>),
     /// A Deployment.
-    Deployment(Box<Deployment>),
+    Deployment(Arc<Deployment>),
     /// A PodDisruptionBudget.
-    Budget(Box<PodDisruptionBudget>),
+    Budget(Arc<PodDisruptionBudget>),
 }
 
 /// A kind that these controllers watch.

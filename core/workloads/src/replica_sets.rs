@@ -11,6 +11,7 @@ mod manage;
 mod status;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::{Key, Note, NoteType, Pod, ReplicaSet, Write, write::reference};
 use machine::{Groups, Machine, Time, WorkQueue};
@@ -109,7 +110,7 @@ impl ReplicaSets {
                 }
             }
             Input::Applied(Object::Pod(pod)) => self.apply_pod(now, &pod),
-            Input::Applied(Object::ReplicaSet(set)) => self.apply_set(now, *set),
+            Input::Applied(Object::ReplicaSet(set)) => self.apply_set(now, Arc::unwrap_or_clone(set)),
             Input::Deleted(Object::Pod(pod)) => self.delete_pod(now, &pod.metadata),
             Input::Deleted(Object::ReplicaSet(set)) => {
                 let key = Key::of(&set.metadata);
@@ -155,7 +156,9 @@ impl ReplicaSets {
                 }
             }
             // Only a newer version of what is known: an answer must not bring back what was seen deleted.
-            Some(Object::ReplicaSet(set)) if self.by_uid.contains_key(&set.metadata.uid) => self.apply_set(now, *set),
+            Some(Object::ReplicaSet(set)) if self.by_uid.contains_key(&set.metadata.uid) => {
+                self.apply_set(now, Arc::unwrap_or_clone(set))
+            }
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod body;
 pub(crate) mod delete;
 pub(crate) mod documents;
+mod eviction;
 pub(crate) mod health;
 pub(crate) mod read;
 pub(crate) mod reviews;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::{FeatureGates, Gate};
 use apiserver::{FileStore, MemoryStore, Parts, Server, Settings, Store};
 use bytes::Bytes;
+use controllers::ControllersConfig;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use http_body_util::{BodyDataStream, Full};
@@ -73,6 +74,8 @@ struct Running {
     server: Server,
     stop: CancellationToken,
     gates: FeatureGates,
+    /// Whether the controllers of workloads run beside it.
+    workloads: bool,
 }
 
 fn with(gates: FeatureGates, changes: &BTreeMap<String, bool>) -> Result<FeatureGates, String> {
@@ -86,12 +89,12 @@ impl InProcess {
     async fn start(case: &Case) -> Result<InProcess, String> {
         let directory = case.restarts().then(tempfile::tempdir).transpose().map_err(|error| error.to_string())?;
         let gates = with(FeatureGates::default(), &case.gates)?;
-        let running = Mutex::new(launch(directory.as_ref(), gates).await?);
+        let running = Mutex::new(launch(directory.as_ref(), gates, case.needs("workloads")).await?);
         Ok(InProcess { directory, running })
     }
 }
 
-async fn launch(directory: Option<&tempfile::TempDir>, gates: FeatureGates) -> Result<Running, String> {
+async fn launch(directory: Option<&tempfile::TempDir>, gates: FeatureGates, workloads: bool) -> Result<Running, String> {
     let (store, threaded): (Box<dyn Store>, bool) = match directory {
         Some(directory) => (Box::new(open_when_free(directory.path()).await?), true),
         None => (Box::new(MemoryStore), false),
@@ -110,7 +113,31 @@ async fn launch(directory: Option<&tempfile::TempDir>, gates: FeatureGates) -> R
     let server = Server::new(parts).map_err(|error| error.to_string())?;
     let stop = CancellationToken::new();
     server.start(&[], stop.clone()).await.map_err(|error| error.to_string())?;
-    Ok(Running { server, stop, gates })
+    if workloads {
+        start_controllers(&server, &gates, &stop);
+    }
+    Ok(Running { server, stop, gates, workloads })
+}
+
+/// Runs the controllers of workloads and nothing else: pods of these cases are never scheduled.
+fn start_controllers(server: &Server, gates: &FeatureGates, stop: &CancellationToken) {
+    let client = kube::Client::new(server.service(Identity::internal("controllers")), "default");
+    let metrics = controllers::Metrics::register(&mut prometheus_client::registry::Registry::default());
+    let config = ControllersConfig {
+        informers: runtime::Informers::new(client.clone(), metrics.api.clone()),
+        client,
+        clock: Clock::system(),
+        host: "here".to_owned(),
+        endpointslices: None,
+        scheduler: false,
+        node_lifecycle: None,
+        profile: None,
+        markers: false,
+        workloads: Some(gates.clone()),
+        metrics,
+        on_ready: None,
+    };
+    tokio::spawn(controllers::run(config, stop.clone()));
 }
 
 /// The writer of the server before lets go of the file when its last user is gone.
@@ -157,16 +184,16 @@ impl script::Server for InProcess {
 
     fn restart(&self, _kill: bool, gates: BTreeMap<String, bool>) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
-            let next = {
+            let (next, workloads) = {
                 let mut running = self.running.lock().expect("no case panics while it holds the server");
                 running.stop.cancel();
                 running.server.stop();
                 let next = with(running.gates.clone(), &gates)?;
                 // Nothing of the old server may outlive it: its file must be free.
                 running.server = idle().map_err(|error| error.to_string())?;
-                next
+                (next, running.workloads)
             };
-            let launched = launch(self.directory.as_ref(), next).await?;
+            let launched = launch(self.directory.as_ref(), next, workloads).await?;
             *self.running.lock().expect("no case panics while it holds the server") = launched;
             Ok(())
         })

@@ -11,6 +11,7 @@ pub mod markers;
 pub mod node_lifecycle;
 pub mod profile;
 pub mod scheduler;
+pub mod workloads;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -50,6 +51,9 @@ pub struct ControllersConfig {
     pub profile: Option<profile::Config>,
     /// Whether PodProbeMarkers are turned into NodePodProbes and marks; not beside a kruise-manager that does the same.
     pub markers: bool,
+    /// The gates under which templates are compared; `None`: ReplicaSets, Deployments and PodDisruptionBudgets are somebody
+    /// else's business, as on a cluster.
+    pub workloads: Option<api::FeatureGates>,
     /// Where measurements go; see [`Metrics::register`].
     pub metrics: Metrics,
     /// Told once when every controller has seen everything.
@@ -107,6 +111,7 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         node_lifecycle,
         profile,
         markers,
+        workloads,
         metrics,
         on_ready,
     } = config;
@@ -137,6 +142,11 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
     }
     if markers {
         team.start("pod-probe-marker-controller", |context| markers::run(context, metrics.markers));
+    }
+    if let Some(gates) = workloads {
+        team.start("replicaset-controller", workloads::replica_sets);
+        team.start("deployment-controller", |context| workloads::deployments(context, gates));
+        team.start("controllermanager", workloads::budgets);
     }
     // A further controller is one more `team.start` here.
     team.wait(on_ready).await

@@ -40,6 +40,11 @@ fn yes() -> bool {
 }
 
 impl Case {
+    /// Returns whether the server must have something.
+    pub fn needs(&self, what: &str) -> bool {
+        self.needs.iter().any(|need| need == what)
+    }
+
     /// Returns whether the server is restarted by the case.
     pub fn restarts(&self) -> bool {
         self.steps.iter().any(|step| step.restart.is_some())

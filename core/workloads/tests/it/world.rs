@@ -1,6 +1,7 @@
 //! A world of objects: it stores what the controllers write, tells them of it later, and runs pods as told.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use api::{FeatureGates, Timestamp, Verb, Write, WriteError};
 use machine::{Machine, Time};
@@ -334,10 +335,10 @@ fn watched(plural: &str) -> Option<Watched> {
 fn read(plural: &str, value: &Value) -> Object {
     let value = value.clone();
     match plural {
-        "pods" => Object::Pod(serde_json::from_value(value).unwrap()),
-        "replicasets" => Object::ReplicaSet(serde_json::from_value(value).unwrap()),
-        "deployments" => Object::Deployment(serde_json::from_value(value).unwrap()),
-        _ => Object::Budget(serde_json::from_value(value).unwrap()),
+        "pods" => Object::Pod(Arc::new(serde_json::from_value(value).unwrap())),
+        "replicasets" => Object::ReplicaSet(Arc::new(serde_json::from_value(value).unwrap())),
+        "deployments" => Object::Deployment(Arc::new(serde_json::from_value(value).unwrap())),
+        _ => Object::Budget(Arc::new(serde_json::from_value(value).unwrap())),
     }
 }
 

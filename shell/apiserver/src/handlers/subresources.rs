@@ -6,14 +6,13 @@ use api::json;
 use api::status::{Status, Subject};
 use http::StatusCode;
 use kinds::builtin::{Builtin, Part};
-use registry::deletion::DeleteOptions;
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
 use registry::query;
 use registry::state::Stored;
 use serde_json::{Value, json};
 
-use crate::handlers::{body, read, write};
+use crate::handlers::{body, eviction, read, write};
 use crate::reply::{self, Reply};
 use crate::request::Target;
 use crate::server::{Call, Server};
@@ -46,7 +45,7 @@ pub(crate) async fn handle(
             let read = body::object(call, true)?;
             bind(server, &target.namespace, &target.name, &read.value, call).await
         }
-        ("eviction", _) => evict(server, kind, target, call).await,
+        ("eviction", _) => eviction::evict(server, kind, target, call).await,
         ("log", _) => crate::logs::log(server, target, call).await,
         ("token", _) => token(server, target, call),
         ("finalize", _) => finalize(server, kind, target, call).await,
@@ -109,17 +108,6 @@ fn token(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status>
     let signed = if dry_run { Some(String::new()) } else { server.0.signer.sign(&granted.claims) };
     answer["status"]["token"] = signed.ok_or_else(|| Status::internal("the system has no randomness"))?.into();
     Ok(reply::value(StatusCode::CREATED, call.encoding, &answer))
-}
-
-/// Deletes a pod on request of an eviction; there are no budgets, so it is always allowed.
-async fn evict(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
-    let eviction = body::object(call, true)?.value;
-    let empty = json!({});
-    let mut options = DeleteOptions::read(json::at(&eviction, &["deleteOptions"]).unwrap_or(&empty), &call.parameters)?;
-    options.dry_run |= query::dry_run(&call.parameters, "CreateOptions")?;
-    server.delete_object(kind, &target.namespace, &target.name, &options).await?;
-    let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(reply::value(StatusCode::CREATED, call.encoding, &success))
 }
 
 /// Replaces the finalizers of a namespace.
