@@ -183,7 +183,11 @@ impl PodMachine {
             init_container_statuses: statuses,
             container_statuses,
         };
-        self.writer.want(self.sent.as_ref() != Some(&self.report));
+        self.writer.want(self.sent.as_ref() != Some(&self.report), self.changes_readiness());
+    }
+
+    fn changes_readiness(&self) -> bool {
+        self.report.is_ready() != self.stored_ready
     }
 
     fn container_status(&self, member: &Member) -> ContainerStatus {
@@ -274,7 +278,7 @@ impl PodMachine {
             let meta = &self.pod.metadata;
             let patch = self.report.patch(&self.pod, &self.settings.host_ip);
             let write = Write::to::<Pod>(meta.namespace.clone(), meta.name.clone(), Verb::Strategic(patch)).status();
-            let urgent = self.report.is_ready() != self.stored_ready;
+            let urgent = self.changes_readiness();
             out.push(Effect::WriteStatus { write: Box::new(write), urgent });
             self.sent = Some(self.report.clone());
         }

@@ -1,4 +1,7 @@
 //! When the status is written: at once after a quiet time, else merged; again after a failure; never two writes at once.
+//!
+//! A change of readiness decides about traffic, so it does not wait for the window that another change has opened: a container that
+//! listens right after its start is ready right then. A pod that flaps is merged all the same.
 
 use machine::{Rng, Time};
 
@@ -9,8 +12,11 @@ use crate::settings::{Doubling, RESTORE_INTERVAL, RETRY_WRITE, RETRY_WRITE_MAX, 
 pub(crate) struct Writer {
     /// There is something to write.
     wanted: bool,
+    /// What is to be written changes whether the pod is ready.
+    urgent: bool,
     under_way: bool,
     last: Option<Time>,
+    last_urgent: Option<Time>,
     retry_at: Option<Time>,
     /// When what somebody else wrote is put right, and when that was done last.
     restore_at: Option<Time>,
@@ -23,8 +29,10 @@ impl Writer {
     pub(crate) fn new(rng: Rng) -> Writer {
         Writer {
             wanted: false,
+            urgent: false,
             under_way: false,
             last: None,
+            last_urgent: None,
             retry_at: None,
             restore_at: None,
             restored: None,
@@ -33,9 +41,9 @@ impl Writer {
         }
     }
 
-    /// Sets whether what is known differs from what was sent.
-    pub(crate) fn want(&mut self, wanted: bool) {
-        self.wanted = wanted;
+    /// Sets whether what is known differs from what was sent, and whether it does so in readiness.
+    pub(crate) fn want(&mut self, wanted: bool, urgent: bool) {
+        (self.wanted, self.urgent) = (wanted, wanted && urgent);
     }
 
     /// Sets whether the API shows something else than what was sent: it is sent again at once, but not for ever and ever if
@@ -62,6 +70,9 @@ impl Writer {
             if self.restore_at.take().is_some_and(|at| at <= now) {
                 self.restored = Some(now);
             }
+            if std::mem::take(&mut self.urgent) {
+                self.last_urgent = Some(now);
+            }
             (self.wanted, self.under_way, self.last, self.retry_at) = (false, true, Some(now), None);
         }
         due
@@ -86,7 +97,8 @@ impl Writer {
             // The latest state goes out with the retry, not before: the server is in trouble.
             (false, Some(at)) => Some(at),
             (false, None) => {
-                let change = self.wanted.then(|| self.last.map_or(Time::ZERO, |last| last + WRITE_WINDOW));
+                let last = if self.urgent { self.last_urgent } else { self.last };
+                let change = self.wanted.then(|| last.map_or(Time::ZERO, |last| last + WRITE_WINDOW));
                 change.into_iter().chain(self.restore_at).min()
             }
         }
@@ -105,27 +117,47 @@ mod tests {
     fn the_first_change_is_written_at_once_and_later_ones_together() {
         let mut writer = Writer::new(Rng::new(1));
         assert!(!writer.begin(at(1_000)), "nothing to write");
-        writer.want(true);
+        writer.want(true, false);
         assert!(writer.begin(at(1_000)));
         writer.ended(at(1_005), false);
         for ms in [1_010, 1_020, 1_090] {
-            writer.want(true);
+            writer.want(true, false);
             assert!(!writer.begin(at(ms)));
             assert_eq!(writer.deadline(), Some(at(1_100)));
         }
         assert!(writer.begin(at(1_100)));
         writer.ended(at(1_101), false);
         assert!(writer.is_settled());
-        writer.want(true);
+        writer.want(true, false);
         assert!(writer.begin(at(1_201)), "quiet since the last write");
+    }
+
+    #[test]
+    fn a_change_of_readiness_waits_for_no_window_but_that_of_another() {
+        let mut writer = Writer::new(Rng::new(1));
+        writer.want(true, false);
+        assert!(writer.begin(at(0)), "it runs");
+        writer.ended(at(1), false);
+        writer.want(true, true);
+        assert!(writer.begin(at(20)), "it is ready");
+        writer.want(true, true);
+        assert!(!writer.begin(at(22)), "one at a time");
+        writer.ended(at(23), false);
+        assert_eq!(writer.deadline(), Some(at(120)), "it flaps");
+        writer.want(true, false);
+        assert_eq!(writer.deadline(), Some(at(120)));
+        assert!(writer.begin(at(120)));
+        writer.ended(at(121), false);
+        writer.want(true, true);
+        assert!(writer.begin(at(121)));
     }
 
     #[test]
     fn only_one_write_is_under_way() {
         let mut writer = Writer::new(Rng::new(1));
-        writer.want(true);
+        writer.want(true, false);
         assert!(writer.begin(at(0)));
-        writer.want(true);
+        writer.want(true, false);
         assert!(!writer.begin(at(5_000)));
         assert_eq!(writer.deadline(), None);
         writer.ended(at(5_000), false);
@@ -136,7 +168,7 @@ mod tests {
     fn failures_wait_longer_and_longer_up_to_ten_seconds() {
         let mut writer = Writer::new(Rng::new(7));
         let (mut now, mut waits) = (at(0), Vec::new());
-        writer.want(true);
+        writer.want(true, false);
         for _ in 0..9 {
             assert!(writer.begin(now));
             writer.ended(now, true);
