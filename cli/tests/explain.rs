@@ -74,7 +74,8 @@ fn a_good_manifest() {
     Pod default/good
 
       container app
-        ready 0s after its start at the earliest, at most 2s after it answers (4s if attempts hang)
+        ready 0s after its start at the earliest, about 10ms after it listens, at most 2s after it
+        answers if it listened before (4s if attempts hang)
         killed unless it answers within 58s of its start
 
         PROBE      HANDLER    DELAY  PERIOD  TIMEOUT  OK/FAIL  WHAT IT DOES
@@ -94,7 +95,7 @@ fn a_good_manifest() {
       nothing found
 
     timelines: the container answers at once
-    . delay  ~ waits for startup  | attempt  S started  R ready  = stays ready  K killed if still silent
+    . delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent
     "#);
 }
 
@@ -129,7 +130,7 @@ fn a_bad_manifest() {
               -> use a startupProbe with a short period instead: it ends as soon as the container is up
 
     timelines: the container answers at once
-    . delay  ~ waits for startup  | attempt  S started  R ready  = stays ready  K killed if still silent
+    . delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent
     skipped: ConfigMap settings: it has no probes
     "#);
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use api::{ProbeType, json, pod, probe_rules};
 use serde_json::Value;
 
-use crate::timing::{Defaults, NodePolicy, Timing};
+use crate::timing::{Defaults, NodePolicy, Timing, knocks};
 
 pub use report::{Action, Finding, Report, Severity, Skipped, Workload};
 pub use table::table;
@@ -72,7 +72,9 @@ pub fn start(container: &pod::Container, node: &NodePolicy) -> Start {
 
 fn container_times(probe: &pod::Probe, type_: ProbeType, node: &NodePolicy) -> Times {
     let (timing, _) = Timing::of(probe, Some(type_), &node.gates, &Defaults::CONTAINER);
-    Times::new(&timing, node.policy, node.second_look && type_ != ProbeType::Liveness)
+    let mut times = Times::new(&timing, node.policy, node.second_look && type_ != ProbeType::Liveness);
+    times.probe_on_listen = knocks(probe, type_, &node.gates);
+    times
 }
 
 fn name(object: &Value) -> &str {

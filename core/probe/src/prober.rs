@@ -11,15 +11,15 @@ mod messages;
 
 use std::time::Duration;
 
+use api::ProbeType;
 use api::pod::Container;
-use api::{Gate, ProbeType};
 use machine::{Machine, Time};
 
 use crate::notes::Notice;
 use crate::outcome::{Outcome, Report};
 use crate::restart::Restarts;
 use crate::schedule::Attempt;
-use crate::timing::{Defaults, NodePolicy, Timing, asks_the_pod};
+use crate::timing::{Defaults, NodePolicy, Timing, knocks};
 use crate::worker::{ProbeResult, Verdict, Worker};
 
 pub use messages::{Effect, Input, Knock, Launch, Prior, WorkerView};
@@ -73,7 +73,7 @@ impl ContainerProber {
             let (timing, clamped) = Timing::of(probe, Some(type_), &node.gates, &Defaults::CONTAINER);
             let mut worker = Worker::new(type_, timing, node.policy);
             worker.grace_seconds = probe.termination_grace_period_seconds;
-            worker.may_knock = node.gates.enabled(Gate::ProbeOnListen) && type_ != ProbeType::Liveness && asks_the_pod(probe);
+            worker.may_knock = knocks(probe, type_, &node.gates);
             worker.clamped = (!clamped.is_empty()).then(|| clamped.join("; ").into());
             Some(Box::new(worker))
         });

@@ -191,14 +191,16 @@ pub fn handler_of(probe: &Probe) -> Option<HandlerKind> {
     HandlerKind::ALL.into_iter().zip(set).find(|(_, set)| *set).map(|(handler, _)| handler)
 }
 
-/// Returns whether a probe asks the pod itself over the network.
-pub fn asks_the_pod(probe: &Probe) -> bool {
-    match handler_of(probe) {
+/// Returns whether a probe knocks at a target that refuses connections: it waits for success, and asks the pod itself over the
+/// network.
+pub fn knocks(probe: &Probe, type_: ProbeType, gates: &FeatureGates) -> bool {
+    let asks_the_pod = match handler_of(probe) {
         Some(HandlerKind::HttpGet) => probe.http_get.as_ref().is_some_and(|action| action.host.is_empty()),
         Some(HandlerKind::TcpSocket) => probe.tcp_socket.as_ref().is_some_and(|action| action.host.is_empty()),
         Some(HandlerKind::Grpc) => true,
         Some(HandlerKind::Exec) | None => false,
-    }
+    };
+    asks_the_pod && type_ != ProbeType::Liveness && gates.enabled(Gate::ProbeOnListen)
 }
 
 fn millis(value: i64) -> Duration {

@@ -9,13 +9,26 @@ use proptest::prelude::*;
 
 use super::start;
 use crate::timing::{NodePolicy, SubSecondProbePolicy};
-use crate::{ContainerProber, Effect, Input, Report, Restarts, schedule};
+use crate::{ContainerProber, Effect, Input, Knock, Knocks, Report, Restarts, schedule};
 
 /// How an attempt that begins now is answered: well or not, and after how many milliseconds.
 type Answer<'a> = &'a mut dyn FnMut(ProbeType, u64) -> (bool, u64);
 
-/// Drives a container from its start; returns what the prober wanted and when, launches left out.
+/// Drives a container from its start; returns what the prober wanted and when, launches left out. It never refuses a connection.
 fn drive(container: &Container, node: &NodePolicy, until_ms: u64, answer: Answer<'_>) -> Vec<(u64, Effect)> {
+    drive_from(0, container, node, until_ms, answer)
+}
+
+/// The same for a container that refuses connections until it listens.
+fn drive_from(
+    listens_ms: u64,
+    container: &Container,
+    node: &NodePolicy,
+    until_ms: u64,
+    answer: Answer<'_>,
+) -> Vec<(u64, Effect)> {
+    let listens = Time::from_millis(listens_ms as i64);
+    let (mut knocks, mut knocking) = (Knocks::default(), Vec::<Knock>::new());
     let mut prober = ContainerProber::new(container, Restarts::default(), 30, node, None);
     let until = Time::from_millis(until_ms as i64);
     let (mut now, mut effects, mut log) = (Time::ZERO, Vec::new(), Vec::new());
@@ -28,17 +41,44 @@ fn drive(container: &Container, node: &NodePolicy, until_ms: u64, answer: Answer
             prober.input(now, input, &mut effects);
         }
         prober.launch_due(now, &mut effects);
-        for effect in effects.drain(..) {
-            let Effect::Launch(launch) = effect else {
-                log.push((now.as_millis() as u64, effect));
+        while let Some(probe) = knocks.next(now) {
+            if now < listens {
+                knocks.refused(now, &probe);
                 continue;
+            }
+            knocks.stop(&probe);
+            let knock = knocking.iter().find(|knock| knock.probe == probe).expect("it is knocked at").knock;
+            prober.input(now, Input::Knocked { probe, knock, accepted: Some(now) }, &mut effects);
+        }
+        for effect in effects.drain(..) {
+            let launch = match effect {
+                Effect::Launch(launch) => launch,
+                Effect::Knock(knock) => {
+                    knocks.begin(knock.probe, knock.started_at, knock.from, knock.until);
+                    knocking.retain(|other| other.probe != knock.probe);
+                    knocking.push(knock);
+                    continue;
+                }
+                Effect::StopKnocking { probe } => {
+                    knocks.stop(&probe);
+                    continue;
+                }
+                effect => {
+                    log.push((now.as_millis() as u64, effect));
+                    continue;
+                }
             };
+            if now < listens {
+                let report = Report { refused: true, ..Report::failure("refused") };
+                under_way.push((now, Input::Finished { probe: launch.probe, attempt: launch.attempt, report }));
+                continue;
+            }
             let (well, takes_ms) = answer(launch.probe, now.as_millis() as u64);
             let (at, in_time) = schedule::completion(now, launch.timeout, Some(now + Duration::from_millis(takes_ms)));
             let report = if well && in_time { Report::success() } else { Report::failure("x") };
             under_way.push((at, Input::Finished { probe: launch.probe, attempt: launch.attempt, report }));
         }
-        match under_way.iter().map(|(at, _)| *at).chain(prober.deadline()).min() {
+        match under_way.iter().map(|(at, _)| *at).chain(prober.deadline()).chain(knocks.deadline()).min() {
             Some(at) if at <= until => now = at,
             _ => return log,
         }
@@ -57,8 +97,12 @@ fn policies() -> impl Strategy<Value = SubSecondProbePolicy> {
 }
 
 fn nodes() -> impl Strategy<Value = NodePolicy> {
-    (policies(), prop::bool::ANY, prop::bool::ANY, prop::bool::ANY).prop_map(|(policy, second_look, periods, timeouts)| {
-        let gates = FeatureGates::default().with(Gate::SubSecondProbes, periods).with(Gate::SubSecondProbeTimeouts, timeouts);
+    let any = || prop::bool::ANY;
+    (policies(), any(), any(), any(), any()).prop_map(|(policy, second_look, periods, timeouts, on_listen)| {
+        let gates = FeatureGates::default()
+            .with(Gate::SubSecondProbes, periods)
+            .with(Gate::SubSecondProbeTimeouts, timeouts)
+            .with(Gate::ProbeOnListen, on_listen);
         NodePolicy { gates, policy, second_look }
     })
 }
@@ -102,7 +146,7 @@ proptest! {
     fn a_prompt_container_is_ready_exactly_when_the_formula_says(
         container in containers(), node in nodes(), listens_ms in 0u64..15_000,
     ) {
-        let log = drive(&container, &node, LONG_MS, &mut |_, now| (now >= listens_ms, 0));
+        let log = drive_from(listens_ms, &container, &node, LONG_MS, &mut |_, _| (true, 0));
         let start = start(&container, &node);
         prop_assert_eq!(ready_ms(&log), start.ready_ms(listens_ms));
         let ready = start.ready();
@@ -110,6 +154,10 @@ proptest! {
             let delays = [start.startup, start.readiness].into_iter().flatten().map(|times| times.delay_ms).max().unwrap_or(0);
             prop_assert!(at >= ready.earliest_ms);
             prop_assert!(at <= listens_ms.max(delays) + ready.lag_ms, "{} {:?}", at, ready);
+            if let Some(lag) = ready.lag_on_listen_ms {
+                let older = listens_ms / 1_000;
+                prop_assert!(at <= listens_ms.max(delays) + lag + older, "{} {:?}", at, ready);
+            }
         }
     }
 
@@ -204,7 +252,11 @@ fn the_prompt_bound_is_reached() {
     let container = Container { readiness_probe: Some(probe), ..Container::default() };
     let start = start(&container, &NodePolicy::default());
     assert_eq!(start.ready().lag_ms, 4_000);
-    // Right after the attempt at 6 s: the attempts at 8 s and 10 s count.
+    // Right after the attempt at 6 s: the knock at 6.01 s and the attempt at 8.01 s count.
+    assert_eq!(start.ready_ms(6_001), Some(8_010));
+    let gates = FeatureGates::default().with(Gate::ProbeOnListen, false);
+    let start = super::start(&container, &NodePolicy { gates, ..NodePolicy::default() });
+    // The attempts at 8 s and 10 s count.
     assert_eq!(start.ready_ms(6_001), Some(10_000));
 }
 
@@ -217,7 +269,9 @@ fn a_look_right_before_the_grid_moves_it() {
         ..Probe::default()
     };
     let container = Container { startup_probe: Some(probe), ..Container::default() };
-    let (start, node) = (start(&container, &NodePolicy::default()), NodePolicy::default());
+    let gates = FeatureGates::default().with(Gate::ProbeOnListen, false);
+    let node = NodePolicy { gates, ..NodePolicy::default() };
+    let start = start(&container, &node);
     // Attempts at 0, 1 s (the look), 1.1 s (its rest), 2.15 s.
     assert_eq!(start.ready_ms(1_001), Some(1_100));
     assert_eq!(start.budget_ms(), Some(2_150));

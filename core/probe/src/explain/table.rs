@@ -87,13 +87,20 @@ fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<Stri
 fn readiness(shown: &Container, ready: &Ready) -> String {
     let waits = |probe: &&Probe| !matches!(probe.action, Action::Kill { .. }) || probe.failing.is_none();
     let delayed = shown.probes.iter().filter(waits).any(|probe| probe.times.delay_ms > 0);
-    format!(
-        "{} after its start at the earliest, at most {} after it answers{} ({} if attempts hang)",
-        span(ready.earliest_ms),
-        span(ready.lag_ms),
-        if delayed { " and the delay is over" } else { "" },
-        span(ready.lag_worst_ms)
-    )
+    let over = if delayed { " and the delay is over" } else { "" };
+    let (earliest, lag, worst) = (span(ready.earliest_ms), span(ready.lag_ms), span(ready.lag_worst_ms));
+    match ready.lag_on_listen_ms {
+        Some(knocked) => format!(
+            "{earliest} after its start at the earliest, about {} after it listens{over}, at most {lag} after it answers if it \
+             listened before ({worst} if attempts hang)",
+            span(knocked)
+        ),
+        None => {
+            format!(
+                "{earliest} after its start at the earliest, at most {lag} after it answers{over} ({worst} if attempts hang)"
+            )
+        }
+    }
 }
 
 fn row(probe: &Probe) -> [String; 7] {

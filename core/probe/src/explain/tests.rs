@@ -318,11 +318,38 @@ fn a_timeline_shows_delays_attempts_and_when_it_is_ready() {
         lines,
         [
             "           0s        2s        4s        6s        8s",
-            "startup    |||||||S           K",
+            "startup    ||||||S            K",
             "readiness  ~~~~~~~...R====|====|====|====|====|====|====|===",
-            "liveness   ~~~~~~~               |              |",
+            "liveness   ~~~~~~~              |              |",
         ]
     );
+}
+
+#[test]
+fn knocks_are_told_drawn_and_counted_on() {
+    let object = pod(json!({"readinessProbe": http(json!({"successThreshold": 2}))}));
+    let options = Options { listen_after: Some(Duration::from_millis(4_321)), ..options() };
+    let report = explain(std::slice::from_ref(&object), &options);
+    let container = &report.workloads[0].containers[0];
+    assert_eq!(container.ready_at_ms, Some(14_330), "a knock, and an attempt one period later");
+    assert_eq!(container.ready.and_then(|ready| ready.lag_on_listen_ms), Some(10_010));
+    let lines = super::timeline::timeline(container, options.listens_ms(), 90);
+    assert_eq!(lines[1], "readiness  |:|:::::|                   R===================|===================|==========");
+    let text = table(&report, &options, 100);
+    assert!(text.contains("about 10.01s after it listens"), "{text}");
+    let json = serde_json::to_value(&report).unwrap();
+    let shown = &json["workloads"][0]["containers"][0];
+    assert_eq!(
+        (&shown["ready"]["lagOnListenMs"], &shown["probes"][0]["times"]["probeOnListen"]),
+        (&json!(10_010), &json!(true))
+    );
+
+    let gates = FeatureGates::default().with(Gate::ProbeOnListen, false);
+    let off = Options { node: NodePolicy { gates, ..NodePolicy::default() }, ..options };
+    let report = explain(&[object], &off);
+    let container = &report.workloads[0].containers[0];
+    assert_eq!((container.ready_at_ms, container.ready.and_then(|ready| ready.lag_on_listen_ms)), (Some(20_000), None));
+    assert!(!table(&report, &off, 100).contains("after it listens"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::findings::span;
 
 /// What the characters mean.
 pub(super) const LEGEND: &str =
-    ". delay  ~ waits for startup  | attempt  S started  R ready  = stays ready  K killed if still silent";
+    ". delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent";
 
 /// Cells between two numbers of the axis.
 const MARK_CELLS: u64 = 10;
@@ -150,6 +150,15 @@ impl Scene {
 
     /// Draws the attempts until the Success at `end`.
     fn waiting(&self, line: &mut Line, times: &Times, first: u64, end_ms: u64) {
+        let knock = times.knock_ms(first, self.listens_ms).filter(|knock| *knock <= end_ms);
+        if times.probe_on_listen {
+            line.fill(first, end_ms.min(knock.unwrap_or(self.listens_ms)), ':');
+        }
+        // The grid goes on from the knock.
+        if let Some(knock) = knock {
+            line.attempts(knock, times.period_ms, end_ms.saturating_add(1));
+        }
+        let end_ms = knock.map_or(end_ms, |knock| end_ms.min(knock.saturating_sub(1)));
         let grid = if times.second_look { 2 } else { 0 };
         for at in (0..grid).map(|index| times.attempt_ms(first, index)).filter(|at| *at <= end_ms) {
             line.put(at, '|');

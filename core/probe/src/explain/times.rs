@@ -16,6 +16,8 @@
 //! attempts of a prompt target   a(0) = d, [d + 1 s: the second look, if P > 1 s], d + Q, d + Q + P, ... where Q = P, but
 //!                               Q = max(P, 1 s + rest) after a look, because the target gets its rest
 //! ready, no startup probe       a(j + n - 1), j the first attempt with a(j) >= L
+//!   knocks                      the target is also asked between two attempts, at intervals K = max(10 ms, age / 1000): if a knock
+//!                               k >= L comes before a(j), k + (n - 1) P
 //!   at most                     max(L, d) + n P, hanging: max(L, d) + n G + T
 //! started, startup probe s      the first a_s(j) >= L; then readiness r begins at max(started, d_r), so ready comes
 //!   at most                     max(L, d_s, d_r) + P_s + (n_r - 1) P_r,
@@ -32,8 +34,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::schedule;
 use crate::timing::{Progress, SubSecondProbePolicy, Timing};
+use crate::{knocks, schedule};
 
 /// A second look comes this long after the first attempt.
 const LOOK_MS: u64 = 1_000;
@@ -68,6 +70,8 @@ pub struct Times {
     pub failure_threshold: u32,
     /// Whether one extra attempt follows a first one that did not succeed.
     pub second_look: bool,
+    /// Whether a container that refuses connections is knocked at until it listens.
+    pub probe_on_listen: bool,
 }
 
 fn ms(span: Duration) -> u64 {
@@ -95,6 +99,7 @@ impl Times {
             success_threshold: timing.success_threshold,
             failure_threshold: timing.failure_threshold,
             second_look: may_look && period(false, false) > LOOK_MS,
+            probe_on_listen: false,
         }
     }
 
@@ -134,8 +139,27 @@ impl Times {
         }
     }
 
+    /// Returns when a knock is accepted by a container that refuses connections until `listens_ms`; `None`: an attempt comes first.
+    pub(super) fn knock_ms(&self, first: u64, listens_ms: u64) -> Option<u64> {
+        let good = self.first_good(first, listens_ms);
+        let refused = good.checked_sub(1).filter(|_| self.probe_on_listen).map(|last| self.attempt_ms(first, last))?;
+        let micros = |ms: u64| ms.saturating_mul(1_000);
+        let (mut at, listens, until) = (micros(refused), micros(listens_ms), micros(self.attempt_ms(first, good)));
+        while at < listens {
+            let interval = knocks::interval(1, Duration::from_micros(at));
+            at = at.saturating_add(u64::try_from(interval.as_micros()).unwrap_or(u64::MAX));
+            if at >= until {
+                return None;
+            }
+        }
+        Some(at / 1_000)
+    }
+
     /// Returns when a prompt target reaches Success whose first attempt begins at `first`.
     pub(super) fn success_ms(&self, first: u64, listens_ms: u64) -> u64 {
+        if let Some(knock) = self.knock_ms(first, listens_ms) {
+            return knock.saturating_add(times(self.success_threshold - 1, self.period_ms));
+        }
         let last = self.first_good(first, listens_ms).saturating_add(u64::from(self.success_threshold - 1));
         self.attempt_ms(first, last)
     }
@@ -194,6 +218,9 @@ pub struct Ready {
     pub lag_ms: u64,
     /// The same if attempts may use their whole timeout.
     pub lag_worst_ms: u64,
+    /// About how long after it listens, if it refused connections before and answers well at once; absent: nobody knocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_on_listen_ms: Option<u64>,
 }
 
 /// The probes that decide when a container is ready.
@@ -223,7 +250,18 @@ impl Start {
                 )
             }
         };
-        Ready { earliest_ms: self.ready_unless_killed_ms(0), lag_ms: lag, lag_worst_ms: worst }
+        Ready {
+            earliest_ms: self.ready_unless_killed_ms(0),
+            lag_ms: lag,
+            lag_worst_ms: worst,
+            lag_on_listen_ms: self.lag_on_listen_ms(),
+        }
+    }
+
+    fn lag_on_listen_ms(&self) -> Option<u64> {
+        self.startup.or(self.readiness).filter(|first| first.probe_on_listen)?;
+        let more = self.readiness.map_or(0, |readiness| times(readiness.success_threshold - 1, readiness.period_ms));
+        Some(ms(knocks::INTERVAL_MIN).saturating_add(more))
     }
 
     /// Returns when the container is started if it answers at once from `listens_ms` on.
