@@ -251,7 +251,9 @@ impl Inner {
             if let Err(error) = store.commit(&staged.changes, floor) {
                 return self.fail(&error, count);
             }
-            self.metrics.committed(staged.changes.len(), started.elapsed(), store.bytes());
+            let took = started.elapsed();
+            tracing::trace!(target: "hop", writes = count, took_us = took.as_micros(), "commit");
+            self.metrics.committed(staged.changes.len(), took, store.bytes());
         }
         let (next, changes, answers) = staged.into_parts();
         let revision = next.revision;

@@ -80,6 +80,7 @@ impl Writer {
     /// Sends a request at once over a connection of its own, with a time of its own: for what must not wait for others.
     pub async fn perform_with(&self, client: &Client, write: &Write, within: Duration) -> Result<Answer, WriteFailure> {
         let mut attempt = 1;
+        let began = std::time::Instant::now();
         let sent = loop {
             let sent = self.send(client, write, within).await;
             match sent.as_ref().err().and_then(asked_to_wait) {
@@ -93,6 +94,7 @@ impl Writer {
         let outcome = sent.map(Answer).map_err(|error| (failure(&error), error));
         let result = outcome.as_ref().err().map_or("ok", |(failure, _)| failure.error.word());
         self.0.metrics.wrote(write.kind, write.verb.name(), result);
+        tracing::trace!(target: "hop", kind = write.kind, name = write.name, took_us = began.elapsed().as_micros(), "write");
         outcome.map_err(|(failure, error)| {
             self.say(write, failure.error, &error);
             failure
