@@ -34,6 +34,9 @@ pub(crate) struct ExplainArgs {
     /// When sub-second probe periods are used: OnlyTheFirstTime, AlwaysWhenWaitingForSuccess or Always
     #[arg(long, alias = "sub-second-probe-policy", value_name = "POLICY", default_value = "OnlyTheFirstTime")]
     policy: SubSecondProbePolicy,
+    /// Repeat a first attempt that did not succeed once, a second later
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    second_look: bool,
     /// The application listens this long after the start of its container, for example 1370ms
     #[arg(long, value_name = "DURATION", value_parser = api::duration::parse)]
     listen_after: Option<Duration>,
@@ -55,7 +58,7 @@ enum Format {
 impl ExplainArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let objects: Vec<Value> = manifests::read(&self.filenames)?.into_iter().map(|manifest| manifest.object).collect();
-        let node = NodePolicy { gates: self.feature_gates, policy: self.policy, ..NodePolicy::default() };
+        let node = NodePolicy { gates: self.feature_gates, policy: self.policy, second_look: self.second_look };
         let options = Options { node, listen_after: self.listen_after };
         let report = explain(&objects, &options);
         output::print(format(self.output, &report, &options)?.as_bytes())?;

@@ -33,6 +33,9 @@ pub(crate) struct ServeArgs {
     /// Answer HTTP requests with this status
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
     status: u16,
+    /// Print a line per connection, CONNECTION, and per request, REQUEST <path>
+    #[arg(long)]
+    log: bool,
     /// Accept and close TCP connections instead of speaking HTTP
     #[arg(long, conflicts_with = "grpc")]
     tcp: bool,
@@ -56,6 +59,7 @@ impl ServeArgs {
             drain: self.drain,
             fail_after: self.fail_after,
             status: self.status,
+            log: self.log,
         };
         let place = format!("{}:{}", config.address, config.port);
         block_on(async {

@@ -11,6 +11,7 @@ use controllers::ControllersConfig;
 use controllers::profile::TolerationsInUse;
 use futures::{FutureExt, TryFutureExt};
 use kube::Client;
+use probe::BackOffSteps;
 use processes::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
 use processes::container::ShimProgram;
 use prometheus_client::registry::Registry;
@@ -69,9 +70,41 @@ pub(crate) struct NodeArgs {
     /// When sub-second probe periods are used
     #[arg(long, value_name = "POLICY", default_value = "OnlyTheFirstTime")]
     sub_second_probe_policy: probe::SubSecondProbePolicy,
+    /// Repeat a first attempt that did not succeed once, a second later
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    second_look: bool,
+    /// How many probe attempts over the network run at once
+    #[arg(long, value_name = "N", default_value_t = agent::NETWORK_PROBES, value_parser = at_least_one)]
+    max_concurrent_network_probes: usize,
+    /// How many commands of probes run at once [default: 2 per CPU, at least 4]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    max_concurrent_exec_probes: Option<usize>,
+    /// How long a container that ends again and again waits at first, doubled every time
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = restart_period)]
+    crash_loop_back_off_initial_period: Duration,
+    /// How long such a container waits at most
+    #[arg(long, value_name = "DURATION", default_value = "300s", value_parser = restart_period)]
+    crash_loop_back_off_max_period: Duration,
+    /// How many pods the node takes
+    #[arg(long, value_name = "N", default_value_t = agent::MAX_PODS, value_parser = clap::value_parser!(u32).range(1..))]
+    max_pods: u32,
     /// Send the stop signal to a deleted pod at once, without waiting for its EndpointSlices
     #[arg(long)]
     no_drain_handshake: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 must run".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("not a whole number".to_owned()),
+    }
+}
+
+/// Reads a step of the restart back-off; what it may be is known to the steps.
+fn restart_period(text: &str) -> Result<Duration, String> {
+    let period = api::duration::parse(text).map_err(|error| error.to_string())?;
+    BackOffSteps::new(period, period).map(|_| period).map_err(|_| "must be between 1s and 300s".to_owned())
 }
 
 impl NodeArgs {
@@ -101,6 +134,14 @@ impl NodeArgs {
         config.listen = self.agent_listen;
         config.node.gates = gates.clone();
         config.node.policy = self.sub_second_probe_policy;
+        config.node.second_look = self.second_look;
+        config.max_pods = self.max_pods;
+        config.max_concurrent_network_probes = self.max_concurrent_network_probes;
+        if let Some(limit) = self.max_concurrent_exec_probes {
+            config.max_concurrent_exec_probes = limit;
+        }
+        let (initial, max) = (self.crash_loop_back_off_initial_period, self.crash_loop_back_off_max_period);
+        config.back_off = BackOffSteps::new(initial, max).map_err(Failure::usage)?;
         if self.no_drain_handshake {
             config.drain_wait = None;
         }

@@ -74,7 +74,14 @@ fn an_unknown_gate_is_refused_with_the_known_ones() {
     let home = tempfile::tempdir().unwrap();
     let out = lifesign(home.path()).args(["apiserver", "--feature-gates", "Nope=true"]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    for name in ["Nope", "SubSecondProbes", "SubSecondProbeTimeouts", "EndpointSliceTerminatingCondition"] {
+    let known = [
+        "EndpointSliceTerminatingCondition",
+        "PreferSameTrafficDistribution",
+        "ProbeOnListen",
+        "SubSecondProbeTimeouts",
+        "SubSecondProbes",
+    ];
+    for name in known.into_iter().chain(["Nope"]) {
         assert!(said.contains(name), "{said}");
     }
 }

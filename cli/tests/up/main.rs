@@ -4,6 +4,7 @@ mod adoption;
 mod examples;
 mod faults;
 mod gates;
+mod listening;
 mod pods;
 mod profile_command;
 mod profiles;
@@ -73,6 +74,16 @@ impl Up {
     fn text(&self, path: &str) -> String {
         let answer = self.runtime.block_on(self.client.call("GET", path, &Value::Null)).expect("an answer");
         assert_eq!(answer.code, 200, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        String::from_utf8_lossy(&answer.body).into_owned()
+    }
+
+    /// Asks the agent something, with the credentials of the administrator.
+    fn agent_text(&self, path: &str) -> String {
+        let nodes = self.get("/api/v1/nodes");
+        let port =
+            nodes["items"][0]["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().expect("an agent endpoint");
+        let client = Client::of_agent(&self.plane.kubeconfig(), &format!("127.0.0.1:{port}")).expect("a client");
+        let answer = self.runtime.block_on(client.call("GET", path, &Value::Null)).expect("an answer");
         String::from_utf8_lossy(&answer.body).into_owned()
     }
 

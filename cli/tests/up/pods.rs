@@ -16,18 +16,10 @@ fn a_late_server_becomes_ready_and_is_probed_once_per_second_then() {
     let listened = up.text(&format!("{PODS}/fast-ready/log"));
     assert!(listened.contains("LISTEN "), "{listened}");
     // The node says where its agent answers; what the agent knows of the worker is asked through that.
-    let probes = debug_probes(&up);
+    let probes: Value = serde_json::from_str(&up.agent_text("/debug/probes")).unwrap();
     let worker =
         probes["workers"].as_array().unwrap().iter().find(|worker| worker["pod"] == "fast-ready").expect("a worker of the pod");
     assert_eq!(worker["periodMilliseconds"], 1000, "slow after the first success: {worker}");
-}
-
-/// Asks the agent for its workers, with the credentials of the administrator.
-fn debug_probes(up: &Up) -> Value {
-    let nodes = up.get("/api/v1/nodes");
-    let port = nodes["items"][0]["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().expect("an agent endpoint");
-    let client = testkit::client::Client::of_agent(&up.plane.kubeconfig(), &format!("127.0.0.1:{port}")).expect("a client");
-    up.runtime.block_on(client.call("GET", "/debug/probes", &Value::Null)).expect("an answer").json()
 }
 
 #[test]

@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 /// From heartbeat to heartbeat; kubelet `nodeStatusUpdateFrequency`.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Pods of a node; kubelet `maxPods`.
-const MAX_PODS: u32 = 110;
-/// Network attempts that run at once; spec probes 7.4.
-const NETWORK_PROBES: usize = 256;
+pub const MAX_PODS: u32 = 110;
+/// Network attempts that run at once.
+pub const NETWORK_PROBES: usize = 256;
 /// How long a stop signal waits for the slices; spec endpointslices 10.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 

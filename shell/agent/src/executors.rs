@@ -7,6 +7,7 @@ mod command;
 mod errno;
 mod grpc;
 mod http;
+mod knocker;
 mod lookup;
 mod pace;
 mod socket;
@@ -23,6 +24,8 @@ use processes::container::Running;
 pub use command::ExecProbe;
 pub use grpc::GrpcProbe;
 pub use http::HttpProbe;
+pub use knocker::{KnockCounters, Knocked, Knocker};
+pub use socket::Socket;
 pub use tcp::TcpProbe;
 
 /// The probe of a worker, ready to be carried out again and again.
@@ -52,13 +55,14 @@ impl Executor {
         }
     }
 
-    /// Carries out one attempt; dropped before its end, it leaves nothing behind.
-    pub async fn run(&self, timeout: Duration) -> Report {
+    /// Carries out one attempt, over the network on the connection that a knock has begun, if there is one. Dropped before its
+    /// end, it leaves nothing behind.
+    pub async fn run(&self, begun: Option<Socket>, timeout: Duration) -> Report {
         match self {
             Executor::Exec(probe, container) => probe.run(container, timeout).await,
-            Executor::Http(probe) => probe.run(timeout).await,
-            Executor::Tcp(probe) => probe.run(timeout).await,
-            Executor::Grpc(probe) => probe.run(timeout).await,
+            Executor::Http(probe) => probe.run_on(begun, timeout).await,
+            Executor::Tcp(probe) => probe.run_on(begun, timeout).await,
+            Executor::Grpc(probe) => probe.run_on(begun, timeout).await,
         }
     }
 

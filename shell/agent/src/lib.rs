@@ -16,5 +16,5 @@ mod run;
 pub mod serve;
 mod supervisor;
 
-pub use config::{AgentConfig, AgentError, AgentReady, AgentTls, DRAIN_WAIT, FreshClient, OnStop};
+pub use config::{AgentConfig, AgentError, AgentReady, AgentTls, DRAIN_WAIT, FreshClient, MAX_PODS, NETWORK_PROBES, OnStop};
 pub use run::run;

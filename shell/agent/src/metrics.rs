@@ -19,6 +19,8 @@ use prometheus_client::registry::Registry;
 use api::{HandlerKind, ProbeType};
 use probe::{Outcome, Report};
 
+use crate::executors::KnockCounters;
+
 pub(crate) use markers::MarkerLabels;
 use markers::MarkerMetrics;
 
@@ -60,6 +62,11 @@ struct HandlerLabel {
 struct OverrunLabels {
     probe_type: &'static str,
     handler: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -111,6 +118,7 @@ pub(crate) struct Metrics {
     attempts: Histograms<AttemptLabels>,
     start_lag: Histograms<HandlerLabel>,
     overruns: Family<OverrunLabels, Counter>,
+    knocks: Family<ResultLabel, Counter>,
     discarded: Family<ReasonLabel, Counter>,
     workers: Family<PhaseLabels, Gauge>,
     offsets: Family<FieldLabel, Gauge>,
@@ -137,6 +145,8 @@ impl Metrics {
         all.register("lifesign_probe_start_lag_seconds", "Real start of attempts after they were due", start_lag.clone());
         let overruns = Family::<OverrunLabels, Counter>::default();
         all.register("lifesign_probe_overruns", "Attempts that took so long that later ones moved", overruns.clone());
+        let knocks = Family::<ResultLabel, Counter>::default();
+        all.register("lifesign_probe_knocks", "Connections to targets that do not listen yet, by result", knocks.clone());
         let discarded = Family::<ReasonLabel, Counter>::default();
         all.register("lifesign_probe_discarded", "Attempts that say nothing about their target", discarded.clone());
         let workers = Family::<PhaseLabels, Gauge>::default();
@@ -166,6 +176,7 @@ impl Metrics {
             attempts,
             start_lag,
             overruns,
+            knocks,
             discarded,
             workers,
             offsets,
@@ -226,6 +237,17 @@ impl Metrics {
 
     pub(crate) fn stale(&self) {
         self.discarded.get_or_create(&ReasonLabel { reason: "stale" }).inc();
+    }
+
+    /// Returns where knocks are counted; every result has a series from the start.
+    pub(crate) fn knock_counters(&self) -> KnockCounters {
+        let counter = |result| self.knocks.get_or_create(&ResultLabel { result }).clone();
+        KnockCounters {
+            refused: counter("refused"),
+            accepted: counter("accepted"),
+            unanswered: counter("unanswered"),
+            failed: counter("failed"),
+        }
     }
 
     /// A container became ready for the first time.
@@ -318,6 +340,7 @@ mod tests {
         let late = probe::outcome::timed_out(Duration::from_secs(1), Duration::from_secs(1));
         metrics.ended(&worker, "u1", HandlerKind::HttpGet, &late, Duration::from_secs(1));
         metrics.overran(ProbeType::Readiness, HandlerKind::HttpGet);
+        metrics.knock_counters().refused.inc();
         metrics.stale();
         metrics.ready_after(Duration::from_secs(1));
         metrics.published_after(Duration::from_millis(1));
@@ -336,6 +359,8 @@ mod tests {
             "lifesign_probe_attempt_seconds_count{probe_type=\"Readiness\",handler=\"httpGet\",outcome=\"success\"} 1",
             "lifesign_probe_start_lag_seconds_count{handler=\"httpGet\"} 1",
             "lifesign_probe_overruns_total{probe_type=\"Readiness\",handler=\"httpGet\"} 1",
+            "lifesign_probe_knocks_total{result=\"refused\"} 1",
+            "lifesign_probe_knocks_total{result=\"accepted\"} 0",
             "lifesign_probe_discarded_total{reason=\"stale\"} 1",
             "lifesign_probe_discarded_total{reason=\"agent_lag\"} 1",
             "lifesign_probe_workers{probe_type=\"Readiness\",handler=\"httpGet\",phase=\"slow\"} 4",

@@ -53,6 +53,8 @@ pub struct ServeConfig {
     pub fail_after: Option<Duration>,
     /// The status of HTTP answers; below 400 the gRPC service is `SERVING`.
     pub status: u16,
+    /// Whether every connection and every request is a line on standard output.
+    pub log: bool,
 }
 
 impl Default for ServeConfig {
@@ -65,6 +67,7 @@ impl Default for ServeConfig {
             drain: Duration::ZERO,
             fail_after: None,
             status: 200,
+            log: false,
         }
     }
 }
@@ -124,7 +127,7 @@ impl Server {
         let closing = CancellationToken::new();
         let draining = Arc::new(AtomicBool::new(false));
         let fails_at = config.fail_after.map(|after| Instant::now() + after);
-        let answers = Answers { status: config.status, fails_at, draining: draining.clone() };
+        let answers = Answers { status: config.status, fails_at, draining: draining.clone(), log: config.log };
         let mut listener = Some(listener);
         // Nothing to drain means nothing to wait for.
         let end = async {
@@ -138,6 +141,7 @@ impl Server {
                 () = &mut end => break,
                 () = at(fails_at), if config.protocol == Protocol::Tcp && listener.is_some() => listener = None,
                 accepted = accept(listener.as_ref()) => if let Ok((stream, _)) = accepted {
+                    answers.note("CONNECTION");
                     connections.spawn(serve(stream, config.protocol, answers.clone(), closing.clone()));
                 } else {
                     // Out of descriptors, most likely: asking again at once would change nothing.

@@ -31,9 +31,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::OnStop;
+use crate::executors::{Knocker, Socket};
 use crate::metrics::Metrics;
 pub(crate) use adopt::{Adopted, adopt_all};
-use attempts::Attempts;
+use attempts::{Attempts, KnockKey};
 pub(crate) use containers::Surround;
 use local::Local;
 pub(crate) use mail::{Ask, Mail};
@@ -50,6 +51,9 @@ const WRITES: usize = 32;
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// When the agent stops and everything has ended, the last status writes may take this long.
 const LAST_WRITES: Duration = Duration::from_secs(3);
+
+/// The target of log lines, one per hop, from which the way of a change of readiness can be read: `LIFESIGN_LOG=hop=trace`.
+const HOP: &str = "hop";
 
 /// What the loop is made from.
 pub(crate) struct Parts {
@@ -89,6 +93,9 @@ pub(crate) struct Supervisor {
     /// When each machine wants to be looked at.
     timers: BTreeSet<(Time, u64)>,
     attempts: Attempts,
+    knocker: Knocker<KnockKey>,
+    /// A connection for an attempt that begins in this step.
+    begun: Option<(KnockKey, Socket)>,
     writes: Writes,
     markers: Markers,
     drains: Option<Drains>,
@@ -107,6 +114,8 @@ impl Supervisor {
         let mut this = Supervisor {
             drains: parts.drains,
             attempts: Attempts::new(parts.network_probes, parts.exec_probes),
+            knocker: Knocker::new(parts.surround.clock.clone(), parts.metrics.knock_counters()),
+            begun: None,
             surround: parts.surround,
             pool: parts.pool,
             adopted: parts.adopted,
@@ -143,6 +152,7 @@ impl Supervisor {
                         this.take(letter);
                     }
                 }
+                (whose, number, refused, knocked) = this.knocker.next() => this.knocked(whose, number, refused, knocked),
                 seen = pods.next() => this.pod_seen(seen),
                 seen = services.next() => this.service_seen(seen),
                 seen = node_pod_probes.next() => this.node_pod_probe_seen(seen),
@@ -197,6 +207,8 @@ impl Supervisor {
         for effect in effects.drain(..) {
             self.perform(now, key, effect);
         }
+        // Nobody has a use for it any more.
+        self.begun = None;
         self.effects = effects;
         self.tell_markers(key);
     }

@@ -234,6 +234,11 @@ impl Running {
         procfs::of_instance(Some(self.pids.shim.pid), &self.spec.id)
     }
 
+    /// Returns its first process, the one that its command became.
+    pub fn main_process(&self) -> i32 {
+        self.pids.container.pid
+    }
+
     /// Returns whether its process still runs.
     pub fn is_running(&self) -> bool {
         procfs::is_running(self.pids.container)

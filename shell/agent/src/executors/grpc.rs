@@ -12,6 +12,7 @@ use probe::outcome::{self, Cause, GrpcAnswer, Report, Tries};
 use processes::lag::Deadline;
 use rustix::io::Errno;
 
+use super::socket::Socket;
 use super::{errno, lookup, pod_address};
 use crate::health_proto::{self, CODES};
 
@@ -43,6 +44,11 @@ impl GrpcProbe {
 
     /// Carries out one attempt.
     pub async fn run(&self, timeout: Duration) -> Report {
+        self.run_on(None, timeout).await
+    }
+
+    /// Carries out one attempt, on a connection that a knock has begun.
+    pub async fn run_on(&self, mut begun: Option<Socket>, timeout: Duration) -> Report {
         let address = match &self.address {
             Ok(address) => *address,
             Err(report) => return report.clone(),
@@ -52,7 +58,7 @@ impl GrpcProbe {
         loop {
             let answer = tokio::select! {
                 biased;
-                answer = self.check(&address, timeout) => answer,
+                answer = self.check(begun.take(), &address, timeout) => answer,
                 lag = deadline.passed() => Err(Cause::TimedOut { lag }),
             };
             let report = match answer {
@@ -65,8 +71,9 @@ impl GrpcProbe {
         }
     }
 
-    async fn check(&self, address: &SocketAddr, timeout: Duration) -> Result<GrpcAnswer, Cause> {
-        let stream = lookup::connect_to(address).await?.into_tokio().map_err(|error| Cause::Errno(errno::name(error)))?;
+    async fn check(&self, begun: Option<Socket>, address: &SocketAddr, timeout: Duration) -> Result<GrpcAnswer, Cause> {
+        let stream =
+            lookup::connect_to(begun, address).await?.into_tokio().map_err(|error| Cause::Errno(errno::name(error)))?;
         let mut builder = h2::client::Builder::new();
         builder.enable_push(false).max_header_list_size(HEADERS_MAX);
         let (client, mut connection) = builder.handshake(stream).await.map_err(cause)?;

@@ -49,6 +49,11 @@ impl HttpProbe {
 
     /// Carries out one attempt.
     pub async fn run(&self, timeout: Duration) -> Report {
+        self.run_on(None, timeout).await
+    }
+
+    /// Carries out one attempt, on a connection that a knock has begun.
+    pub async fn run_on(&self, begun: Option<Socket>, timeout: Duration) -> Report {
         let request = match &self.request {
             Ok(request) => request.clone(),
             Err(report) => return report.clone(),
@@ -56,6 +61,7 @@ impl HttpProbe {
         let mut deadline = Deadline::after(timeout);
         let mut attempt = Attempt {
             probe: self,
+            begun,
             exchange: Exchange::new(request, self.shows_body, timeout),
             redirected: false,
             status: 0,
@@ -88,6 +94,8 @@ fn address(request: &Request) -> Option<SocketAddr> {
 /// One attempt; it outlives the future that runs it, so that what has arrived by the timeout can be told.
 struct Attempt<'a> {
     probe: &'a HttpProbe,
+    /// For the first request.
+    begun: Option<Socket>,
     exchange: Exchange,
     redirected: bool,
     status: u16,
@@ -136,7 +144,8 @@ impl Attempt<'_> {
     }
 
     /// Opens a connection and sends the request.
-    async fn send(&self) -> Result<Connection, Cause> {
+    async fn send(&mut self) -> Result<Connection, Cause> {
+        let begun = self.begun.take();
         let request = self.exchange.request();
         let built;
         let (wire, address) = if self.redirected {
@@ -146,11 +155,11 @@ impl Attempt<'_> {
             (self.probe.wire.as_slice(), self.probe.address)
         };
         if let (Some(address), None) = (address, request.tls()) {
-            let mut socket = Socket::begin(&address).map_err(system)?;
+            let mut socket = begun.map_or_else(|| Socket::begin(&address), Ok).map_err(system)?;
             socket.send(wire).await.map_err(system)?;
             return Ok(Connection::new(Stream::Plain(socket)));
         }
-        let socket = lookup::connect(&request.url.host, request.url.port_or_default()).await?;
+        let socket = lookup::connect(begun, &request.url.host, request.url.port_or_default()).await?;
         let mut stream = match request.tls() {
             Some(tls) => Stream::Tls(Box::new(tls::handshake(socket, &request.url.host, &tls).await?)),
             None => Stream::Plain(socket),

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use probe::outcome::Cause;
@@ -20,7 +21,7 @@ use super::pace::{Pace, Paced, TOO_LONG};
 
 /// A connection, or one that is being made.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub struct Socket {
     fd: Registration,
     /// The peer has said all that it was asked for; closing need not be abrupt.
     finished: bool,
@@ -35,34 +36,93 @@ enum Registration {
     Moving,
 }
 
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum Connecting {
+    /// It is there.
+    Done(Socket),
+    /// The kernel has not decided yet; see [`Socket::poll_writable`].
+    Open(Socket),
+    /// It was not made. The socket may be used again, if it came so far.
+    Failed(Errno, Option<Socket>),
+}
+
+impl Connecting {
+    /// Begins to connect, or asks the kernel how far it is with a socket that has begun.
+    pub(super) fn begin(socket: Option<Socket>, address: &SocketAddr) -> Connecting {
+        let socket = match socket.map_or_else(|| Socket::new(address), Ok) {
+            Ok(socket) => socket,
+            Err(error) => return Connecting::Failed(error, None),
+        };
+        match rustix::net::connect(socket.as_fd(), address) {
+            Ok(()) | Err(Errno::ISCONN) if socket.is_its_own_peer() => Connecting::Failed(Errno::CONNREFUSED, None),
+            Ok(()) | Err(Errno::ISCONN) => Connecting::Done(socket),
+            Err(Errno::ALREADY | Errno::INPROGRESS) => Connecting::Open(socket),
+            Err(error) => Connecting::Failed(error, Some(socket)),
+        }
+    }
+}
+
 impl Socket {
-    /// Begins to connect; whether it succeeds shows when it is used.
-    pub(super) fn begin(address: &SocketAddr) -> Result<Socket, Errno> {
+    fn new(address: &SocketAddr) -> Result<Socket, Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        match rustix::net::connect(&fd, address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {
-                Ok(Socket { fd: Registration::None(fd), finished: false, pace: Pace::default() })
-            }
+        Ok(Socket { fd: Registration::None(fd), finished: false, pace: Pace::default() })
+    }
+
+    /// Begins to connect; whether it succeeds shows when it is used.
+    pub(super) fn begin(address: &SocketAddr) -> Result<Socket, Errno> {
+        let socket = Socket::new(address)?;
+        match rustix::net::connect(socket.as_fd(), address) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
             Err(error) => Err(error),
         }
     }
 
-    /// Connects.
-    pub(super) async fn connect(address: &SocketAddr) -> Result<Socket, Errno> {
-        let mut socket = Socket::begin(address)?;
+    /// Connects, with a socket that has begun to if there is one.
+    pub(super) async fn connect(begun: Option<Socket>, address: &SocketAddr) -> Result<Socket, Errno> {
+        let mut connecting = Connecting::begin(begun, address);
         loop {
-            // Asked again, the kernel says how far it is.
-            match rustix::net::connect(socket.as_fd(), address) {
-                Ok(()) | Err(Errno::ISCONN) => return Ok(socket),
-                Err(Errno::ALREADY | Errno::INPROGRESS) => socket.writable().await?,
-                Err(error) => {
-                    socket.finished = true;
+            match connecting {
+                Connecting::Done(socket) => return Ok(socket),
+                Connecting::Open(mut socket) => {
+                    socket.writable().await?;
+                    connecting = Connecting::begin(Some(socket), address);
+                }
+                Connecting::Failed(error, socket) => {
+                    // There is nobody to tell that it ends.
+                    socket.into_iter().for_each(Socket::close);
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Returns whether the kernel has connected the socket to itself: it may, if nobody listens on a port out of those that it
+    /// gives to callers.
+    fn is_its_own_peer(&self) -> bool {
+        match (rustix::net::getsockname(self.as_fd()), rustix::net::getpeername(self.as_fd())) {
+            (Ok(own), Ok(peer)) => Some(own) == peer,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the runtime does not know of it.
+    pub(super) fn is_unregistered(&self) -> bool {
+        matches!(self.fd, Registration::None(_))
+    }
+
+    /// Waits until the kernel has decided about a connection.
+    pub(super) fn poll_writable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_unregistered() && self.register(processes::readiness::readable_and_writable).is_err() {
+            return Poll::Ready(());
+        }
+        let Registration::Done(fd) = &self.fd else { return Poll::Ready(()) };
+        if let Ok(mut guard) = ready!(fd.poll_write_ready(context)) {
+            guard.clear_ready();
+        }
+        Poll::Ready(())
     }
 
     /// Sends all of it.

@@ -8,6 +8,7 @@ use probe::http::Target;
 use probe::outcome::{self, Cause, Report, Tries};
 use processes::lag::Deadline;
 
+use super::socket::Socket;
 use super::{lookup, pod_address};
 
 /// The TCP probe of a worker.
@@ -48,6 +49,11 @@ impl TcpProbe {
 
     /// Carries out one attempt.
     pub async fn run(&self, timeout: Duration) -> Report {
+        self.run_on(None, timeout).await
+    }
+
+    /// Carries out one attempt, on a connection that a knock has begun.
+    pub async fn run_on(&self, mut begun: Option<Socket>, timeout: Duration) -> Report {
         let place = match &self.place {
             Ok(place) => place,
             Err(report) => return report.clone(),
@@ -57,7 +63,7 @@ impl TcpProbe {
         loop {
             let connected = tokio::select! {
                 biased;
-                connected = place.visit() => connected,
+                connected = place.visit(begun.take()) => connected,
                 lag = deadline.passed() => Err(Cause::TimedOut { lag }),
             };
             let report = outcome::tcp(connected.as_ref().copied(), timeout);
@@ -70,10 +76,10 @@ impl TcpProbe {
 
 impl Place {
     /// Connects and closes.
-    async fn visit(&self) -> Result<(), Cause> {
+    async fn visit(&self, begun: Option<Socket>) -> Result<(), Cause> {
         match self {
-            Place::Address(address) => lookup::connect_to(address).await?.close(),
-            Place::Name(host, port) => lookup::connect(host, *port).await?.close(),
+            Place::Address(address) => lookup::connect_to(begun, address).await?.close(),
+            Place::Name(host, port) => lookup::connect(None, host, *port).await?.close(),
         }
         Ok(())
     }

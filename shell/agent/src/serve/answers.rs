@@ -1,6 +1,7 @@
 //! What the test server answers.
 
 use std::convert::Infallible;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,15 +22,24 @@ pub(super) struct Answers {
     pub(super) status: u16,
     pub(super) fails_at: Option<Instant>,
     pub(super) draining: Arc<AtomicBool>,
+    pub(super) log: bool,
 }
 
 impl Answers {
+    /// Writes a line, if it was asked for. Nobody reading it is no reason to fail.
+    pub(super) fn note(&self, line: &str) {
+        if self.log {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+
     fn failing(&self) -> bool {
         self.fails_at.is_some_and(|at| Instant::now() >= at)
     }
 
     /// Answers an HTTP request with the name of the pod, if there is one.
-    pub(super) async fn http(self, _: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    pub(super) async fn http(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        self.note(&format!("REQUEST {}", request.uri()));
         let status = if self.failing() { 503 } else { self.status };
         let text = std::env::var("POD_NAME").unwrap_or_else(|_| "ok".to_owned());
         let mut response = Response::new(Full::from(format!("{text}\n")));
@@ -46,6 +56,7 @@ impl Answers {
         self,
         request: Request<Incoming>,
     ) -> Result<Response<impl Body<Data = Bytes, Error = Infallible>>, Infallible> {
+        self.note(&format!("REQUEST {}", request.uri().path()));
         let known = request.uri().path() == health_proto::PATH;
         let message = Limited::new(request.into_body(), REQUEST_MAX).collect().await.map(|body| body.to_bytes());
         let readable = message.ok().and_then(|message| health_proto::service_of(&message)).is_some();

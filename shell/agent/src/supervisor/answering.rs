@@ -68,10 +68,7 @@ impl Answering {
             return look.seen;
         }
         let number = self.looks.fetch_add(1, Ordering::SeqCst) + 1;
-        let look = move || {
-            let processes = running.iter().flat_map(|running| running.processes()).collect();
-            owner(address.ip(), address.port(), &processes)
-        };
+        let look = move || look(address, &running);
         let seen = tokio::task::spawn_blocking(look).await.ok().and_then(Result::ok);
         *last = Some(Look { number, address, changes, seen });
         let mut known = self.known.write().expect("nothing panics while it is held");
@@ -79,6 +76,19 @@ impl Answering {
             known.ports.insert(address.port());
         }
         seen
+    }
+}
+
+/// Looks at the first process of each container, which listens itself nearly always, and at all the others only if it does not: a
+/// look at every process of the machine takes milliseconds, and the pod is waited for.
+fn look(address: SocketAddr, running: &[Arc<Running>]) -> std::io::Result<Owner> {
+    let first = running.iter().map(|running| running.main_process()).collect();
+    match owner(address.ip(), address.port(), &first)? {
+        Owner::Another => {
+            let all = running.iter().flat_map(|running| running.processes()).collect();
+            owner(address.ip(), address.port(), &all)
+        }
+        sure => Ok(sure),
     }
 }
 

@@ -12,7 +12,7 @@ use markers::agent::WorkerKey;
 use probe::http::Target;
 use probe::queue::Ticket;
 use probe::timing::handler_of;
-use probe::{Lane, Launch, Report};
+use probe::{Knock, Lane, Launch, Report};
 use processes::container::Running;
 use processes::listeners::{ANSWERED_BY_ANOTHER, Owner};
 use tokio::task::AbortHandle;
@@ -24,7 +24,8 @@ use super::hooks::VERSION;
 use super::local::{Local, Past, place};
 use super::mail::Mail;
 use super::views::spec_of;
-use crate::executors::Executor;
+use crate::executors::{Executor, Knocked, Socket};
+use crate::supervisor::HOP;
 
 /// A probe of a container instance, ready to be carried out again and again.
 pub(super) struct Prepared {
@@ -72,7 +73,12 @@ struct Work {
     due: Time,
     timeout: Duration,
     prepared: Arc<Prepared>,
+    /// The connection that a knock has begun.
+    begun: Option<Socket>,
 }
+
+/// Whose knocks: pod, container, probe.
+pub(super) type KnockKey = (u64, Arc<str>, ProbeType);
 
 /// The places for attempts.
 pub(super) struct Attempts {
@@ -113,8 +119,46 @@ impl Supervisor {
     pub(super) fn launch(&mut self, key: u64, container: Arc<str>, launch: Launch) {
         let Some(prepared) = self.prepared(key, &container, launch.probe) else { return };
         let Launch { probe, attempt, due, timeout, .. } = launch;
+        let begun = self.begun.take_if(|(whose, _)| *whose == (key, Arc::clone(&container), probe)).map(|(_, socket)| socket);
         let whose = Whose::Container { pod: key, container, probe };
-        self.queue(whose, Some(probe), attempt, (due, timeout), prepared);
+        self.queue_on(whose, Some(probe), attempt, (due, timeout), prepared, begun);
+    }
+
+    /// Has the target of a worker knocked at.
+    pub(super) fn knock(&mut self, key: u64, container: Arc<str>, knock: &Knock) {
+        let Some(prepared) = self.prepared(key, &container, knock.probe) else { return };
+        if let Some(address) = prepared.executor.as_ref().ok().and_then(Executor::address) {
+            self.knocker.begin((key, container, knock.probe), address, knock);
+        }
+    }
+
+    /// Stops that; a connection that is being made waits for an attempt that begins in the same step.
+    pub(super) fn stop_knocking(&mut self, key: u64, container: Arc<str>, probe: ProbeType) {
+        let whose = (key, container, probe);
+        let (refused, begun) = self.knocker.stop(&whose);
+        self.count_knocks(&whose, refused);
+        self.begun = begun.map(|socket| (whose, socket));
+    }
+
+    /// Takes the end of knocking at a target.
+    pub(super) fn knocked(&mut self, whose: KnockKey, number: u32, refused: u64, knocked: Knocked) {
+        self.count_knocks(&whose, refused);
+        let (pod, container, probe) = whose.clone();
+        let accepted = match knocked {
+            Knocked::Accepted { socket, at } => {
+                tracing::trace!(target: HOP, container = &*container, probe = probe.name(), "knock accepted");
+                self.begun = Some((whose, socket));
+                Some(at)
+            }
+            Knocked::Failed => None,
+        };
+        self.step(pod, Some(pods::Input::ProbeKnocked { container, probe, knock: number, accepted }));
+    }
+
+    fn count_knocks(&mut self, (pod, container, probe): &KnockKey, refused: u64) {
+        if let Some(local) = self.pods.get_mut(pod) {
+            local.unit(container).workers[place(*probe)].knocks += refused;
+        }
     }
 
     /// Queues an attempt; `probe` is `None` for that of a marker.
@@ -123,11 +167,23 @@ impl Supervisor {
         whose: Whose,
         probe: Option<ProbeType>,
         attempt: u32,
-        (due, timeout): (Time, Duration),
+        times: (Time, Duration),
         prepared: Arc<Prepared>,
     ) {
+        self.queue_on(whose, probe, attempt, times, prepared, None);
+    }
+
+    fn queue_on(
+        &mut self,
+        whose: Whose,
+        probe: Option<ProbeType>,
+        attempt: u32,
+        (due, timeout): (Time, Duration),
+        prepared: Arc<Prepared>,
+        begun: Option<Socket>,
+    ) {
         let kind = if prepared.handler == HandlerKind::Exec { Kind::Exec } else { Kind::Network };
-        let work = Work { whose: whose.clone(), attempt, due, timeout, prepared };
+        let work = Work { whose: whose.clone(), attempt, due, timeout, prepared, begun };
         let ticket = self.attempts.lane(kind).push(due, probe, work);
         if let Some(under) = self.under(&whose) {
             *under = Some(Under { attempt, kind, stage: Stage::Waiting(ticket) });
@@ -194,6 +250,8 @@ impl Supervisor {
         if let Some(prepared) = &worker.prepared {
             self.metrics.ended(&labels, &uid, prepared.handler, &report, ended.since(began));
         }
+        let took_us = ended.since(began).as_micros();
+        tracing::trace!(target: HOP, pod = local.name, container = &*container, probe = probe.name(), took_us, "attempt");
         local.attempt_at = Some(ended);
         self.step(pod, Some(pods::Input::ProbeFinished { container, probe, attempt, report }));
         if let Some(local) = self.pods.get_mut(&pod) {
@@ -212,9 +270,9 @@ impl Supervisor {
     }
 }
 
-async fn carry_out(surround: Arc<Surround>, work: Work, began: Time) {
+async fn carry_out(surround: Arc<Surround>, mut work: Work, began: Time) {
     let report = match &work.prepared.executor {
-        Ok(executor) => work.prepared.judged(executor.run(work.timeout).await).await,
+        Ok(executor) => work.prepared.judged(executor.run(work.begun.take(), work.timeout).await).await,
         Err(report) => report.clone(),
     };
     let Work { whose, attempt, .. } = work;

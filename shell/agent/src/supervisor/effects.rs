@@ -240,7 +240,8 @@ impl Supervisor {
             probe::Effect::Publish { probe, result } => {
                 tracing::debug!(container = &*container, probe = probe.name(), ?result, "probe verdict");
             }
-            probe::Effect::Knock(_) | probe::Effect::StopKnocking { .. } => {}
+            probe::Effect::Knock(knock) => self.knock(key, container, &knock),
+            probe::Effect::StopKnocking { probe } => self.stop_knocking(key, container, probe),
             probe::Effect::Hold { .. } | probe::Effect::Kill { .. } | probe::Effect::Note { .. } => {}
         }
     }

@@ -63,6 +63,8 @@ pub(super) struct Worker {
     pub(super) prepared: Option<Arc<Prepared>>,
     pub(super) under: Option<Under>,
     pub(super) history: VecDeque<Past>,
+    /// Knocks at this instance that were refused, but for those that are still going on.
+    pub(super) knocks: u64,
 }
 
 /// An attempt that has ended.
@@ -115,7 +117,7 @@ impl Local {
         let unit = self.unit(container);
         (unit.running, unit.started_at, unit.was_ready) = (Some(running), Some(at), false);
         for worker in &mut unit.workers {
-            worker.prepared = None;
+            (worker.prepared, worker.knocks) = (None, 0);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What people and metrics see of the workers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::marker::ProbeState;
@@ -19,9 +20,36 @@ impl Supervisor {
     pub(super) fn probes(&self) -> Value {
         let mut locals: Vec<&Local> = self.pods.values().collect();
         locals.sort_by_key(|local| (&local.namespace, &local.name));
-        let mut workers: Vec<Value> = locals.into_iter().flat_map(workers_of).collect();
+        let mut workers: Vec<Value> = locals.into_iter().flat_map(|local| self.workers_of(local)).collect();
         workers.extend(self.markers.machine.views().map(|view| marker_worker(&view)));
         json!({"node": self.surround.node, "workers": workers})
+    }
+
+    fn workers_of(&self, local: &Local) -> Vec<Value> {
+        let pod = self.by_uid.get(local.machine.uid()).copied().unwrap_or_default();
+        let worker = |(name, view): (&Arc<str>, probe::WorkerView)| {
+            let kept = local.units.get(name).map(|unit| &unit.workers[place(view.probe)]);
+            let outcomes: Vec<Value> = kept.into_iter().flat_map(|kept| &kept.history).map(past).collect();
+            let handler = spec_of(local, name, view.probe).and_then(|(_, probe)| handler_of(probe));
+            let knocks = self.knocker.refused(&(pod, Arc::clone(name), view.probe)) + kept.map_or(0, |kept| kept.knocks);
+            json!({
+                "namespace": local.namespace,
+                "pod": local.name,
+                "uid": local.machine.uid(),
+                "container": &**name,
+                "probe": view.probe.name(),
+                "handler": handler.map(HandlerKind::field),
+                "phase": phase_name(view.phase),
+                "due": view.due.map(|due| Timestamp(due).micro()),
+                "periodMilliseconds": millis(view.period),
+                "timeoutMilliseconds": millis(view.timeout),
+                "result": view.result.map(|result| format!("{result:?}")),
+                "knocking": view.knocking,
+                "knocksRefused": knocks,
+                "outcomes": outcomes,
+            })
+        };
+        local.machine.workers().map(worker).collect()
     }
 
     /// Counts workers, fields in use, pods.
@@ -80,29 +108,6 @@ fn marker_worker(view: &View<'_>) -> Value {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn workers_of(local: &Local) -> Vec<Value> {
-    let worker = |(name, view): (&std::sync::Arc<str>, probe::WorkerView)| {
-        let history = local.units.get(name).map(|unit| &unit.workers[place(view.probe)].history);
-        let outcomes: Vec<Value> = history.into_iter().flatten().map(past).collect();
-        let handler = spec_of(local, name, view.probe).and_then(|(_, probe)| handler_of(probe));
-        json!({
-            "namespace": local.namespace,
-            "pod": local.name,
-            "uid": local.machine.uid(),
-            "container": &**name,
-            "probe": view.probe.name(),
-            "handler": handler.map(HandlerKind::field),
-            "phase": phase_name(view.phase),
-            "due": view.due.map(|due| Timestamp(due).micro()),
-            "periodMilliseconds": millis(view.period),
-            "timeoutMilliseconds": millis(view.timeout),
-            "result": view.result.map(|result| format!("{result:?}")),
-            "outcomes": outcomes,
-        })
-    };
-    local.machine.workers().map(worker).collect()
 }
 
 fn past(past: &Past) -> Value {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod endpoint;
+mod knocks;
 mod markers;
 mod plane;
 mod pods;
