@@ -16,6 +16,7 @@ suite_test() {
 # From nothing to nothing, twice, with and without drop-ins of the kubelet.
 suite_long() {
   local option
+  export LIFESIGN_TEST_LONG=1
   for option in --plain --config-dir; do
     bed_stop
     bed_start "$option"

@@ -106,6 +106,13 @@ impl Bed {
         assert!(good, "{said}");
     }
 
+    /// Removes the definitions of our kinds, and waits until they are gone.
+    pub(crate) fn remove_definitions(&self) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
+        let (good, said) = self.kubectl(&["delete", "--timeout=60s", "-f", folder], "");
+        assert!(good, "{said}");
+    }
+
     /// Makes a namespace that goes with what is returned.
     pub(crate) fn namespace(&self, name: &str) -> Namespace<'_> {
         let name = format!("{name}-{:x}", std::process::id());

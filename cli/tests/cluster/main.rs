@@ -12,6 +12,7 @@ mod manifests;
 mod markers;
 mod scripts;
 mod slices;
+mod writes;
 
 use std::process::ExitCode;
 
@@ -28,11 +29,21 @@ fn main() -> ExitCode {
     let bed = bed::Bed::found();
     let cases = scripts::run(bed.as_ref());
     let tests = [kubectl::TESTS, manifests::TESTS, slices::TESTS, markers::TESTS].concat();
-    let trials = tests.into_iter().map(|(name, test)| trial(bed.as_ref(), name, test)).collect();
+    let long = [slices::LONG, markers::LONG, writes::LONG].concat();
+    let mut trials: Vec<Trial> = tests.into_iter().map(|(name, test)| trial(bed.as_ref(), name, test)).collect();
+    trials.extend(long.into_iter().map(|(name, test)| long_trial(bed.as_ref(), name, test)));
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let others = libtest_mimic::run(&arguments, trials).exit_code();
     if cases == ExitCode::SUCCESS { others } else { cases }
+}
+
+/// Tests that take long run when they are asked for.
+fn long_trial(bed: Option<&bed::Bed>, name: &str, test: Test) -> Trial {
+    if bed.is_none() || std::env::var_os("LIFESIGN_TEST_LONG").is_some() {
+        return trial(bed, name, test);
+    }
+    Trial::test(format!("{name} (takes long: testbed/run long)"), || Err(Failed::from("not asked for"))).with_ignored_flag(true)
 }
 
 fn trial(bed: Option<&bed::Bed>, name: &str, test: Test) -> Trial {

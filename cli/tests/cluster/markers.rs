@@ -7,6 +7,9 @@ use crate::bed::{Bed, Running};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("markers::results_reach_real_pods", results_reach_real_pods)];
 
+pub(crate) const LONG: &[(&str, Test)] =
+    &[("markers::a_missing_definition_is_said_once_and_awaited", a_missing_definition_is_said_once_and_awaited)];
+
 fn results_reach_real_pods(bed: &Bed) {
     bed.install_definitions();
     let namespace = bed.namespace("markers");
@@ -58,4 +61,30 @@ fn results_reach_real_pods(bed: &Bed) {
     assert!(probes.iter().all(|item| item["uid"] != uid), "{probes:?}");
     assert!(controllers.stop(), "a clean stop");
     bed.ask("DELETE", &place, &Value::Null);
+}
+
+/// Without the definitions there is one line for each kind, and the work begins when they come.
+fn a_missing_definition_is_said_once_and_awaited(bed: &Bed) {
+    bed.install_definitions();
+    bed.remove_definitions();
+    let controllers = Running::controllers(bed.kubeconfig(), &[]);
+    controllers.says(bed, "CustomResourceDefinition is missing");
+    // Longer than several attempts.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let said = controllers.log().matches("CustomResourceDefinition is missing").count();
+    assert!(said <= 2, "one line for each kind: {}", controllers.log());
+    bed.install_definitions();
+    let namespace = bed.namespace("awaited");
+    let markers = format!("/apis/apps.kruise.io/v1alpha1/namespaces/{}/podprobemarkers", namespace.name);
+    let marker = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker", "metadata": {"name": "m"}, "spec": {
+        "selector": {"matchLabels": {"app": "x"}},
+        "probes": [{"name": "p", "containerName": "c", "podConditionType": "example.com/p", "probe": {"tcpSocket": {"port": 1}}}]}});
+    bed.send("POST", &markers, &marker);
+    bed.until("the marker is taken care of", |bed| {
+        let marker = bed.get(&format!("{markers}/m"));
+        (!marker["metadata"]["finalizers"].is_null()).then_some(())
+    });
+    bed.send("DELETE", &format!("{markers}/m"), &Value::Null);
+    bed.until("the marker is gone", |bed| (bed.ask("GET", &format!("{markers}/m"), &Value::Null).code == 404).then_some(()));
+    assert!(controllers.stop(), "a clean stop");
 }

@@ -12,6 +12,9 @@ use crate::bed::{Bed, Namespace, Running};
 pub(crate) const TESTS: &[(&str, Test)] =
     &[("slices::equal_those_of_kube_controller_manager", equal_those_of_kube_controller_manager)];
 
+pub(crate) const LONG: &[(&str, Test)] =
+    &[("slices::another_controller_that_comes_later_is_left_alone", another_controller_that_comes_later_is_left_alone)];
+
 /// What a pod of the test is.
 struct Pod {
     name: &'static str,
@@ -234,5 +237,30 @@ fn equal_those_of_kube_controller_manager(bed: &Bed) {
     );
     assert!(ours.stop(), "a clean stop");
     drop(off);
+    clean(bed, namespace, &cluster_wide);
+}
+
+/// Two that write the same slices would undo each other's work for ever: ours sees it, says who the other is, and stops.
+fn another_controller_that_comes_later_is_left_alone(bed: &Bed) {
+    let off = TheirsOff::new(bed);
+    let namespace = bed.namespace("rivals");
+    let cluster_wide = make(bed, &namespace.name);
+    let ours = Running::controllers(bed.kubeconfig(), &["--endpointslice-controller", "--force"]);
+    settled(bed, &namespace.name);
+    drop(off);
+    let status = format!("/api/v1/namespaces/{}/pods/web-1/status", namespace.name);
+    let mut flips = ["False", "True"].into_iter().cycle();
+    bed.until("it sees the other", |bed| {
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": flips.next().unwrap()}]}});
+        bed.send("PATCH", &status, &ready);
+        ours.log().contains("this one stops").then_some(())
+    });
+    let log = ours.log();
+    let line = log.lines().find(|line| line.contains("this one stops")).unwrap();
+    assert!(line.contains("kube-controller-manager"), "{log}");
+    // The other goes on alone, and ours is still there for markers.
+    bed.send("PATCH", &status, &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    assert_eq!(settled(bed, &namespace.name).len(), services().len() - 1);
+    assert!(ours.stop(), "a clean stop");
     clean(bed, namespace, &cluster_wide);
 }
