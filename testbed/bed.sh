@@ -117,18 +117,18 @@ bed_start() {
     exec setsid unshare --mount --net --pid --uts --ipc --cgroup --fork --kill-child \
       "$here/node" "$bed" "$bin" "$(hierarchies)" </dev/null >"$bed/var/log/node.log" 2>&1
   ) &
-  until_true 20 test -e "$bed/pid" || start_failed "the node did not start"
+  until_true 60 test -e "$bed/pid" || start_failed "the node did not start"
   ip link add "$link" type veth peer name node0 netns "$(cat "$bed/pid")"
   ip address add "$HOST_IP/24" dev "$link"
   ip link set "$link" up
   ip route add "$SERVICES" via "$NODE_IP" dev "$link" onlink
-  until_true 30 inside ctr version || start_failed "containerd does not answer"
+  until_true 90 inside ctr version || start_failed "containerd does not answer"
   inside ctr -n k8s.io image import "$bed/base.tar" >/dev/null
   rm "$bed/base.tar" && touch "$bed/run/image-imported"
-  until_true 120 kubectl get --raw /readyz || start_failed "kube-apiserver is not ready"
-  until_true 60 node_ready || start_failed "the node is not Ready"
-  until_true 60 kubectl get serviceaccount default || start_failed "kube-controller-manager does not work"
-  until_true 30 inside sh -c 'iptables -t nat -S KUBE-SERVICES | grep -q :https' || start_failed "kube-proxy does not work"
+  until_true 240 kubectl get --raw /readyz || start_failed "kube-apiserver is not ready"
+  until_true 120 node_ready || start_failed "the node is not Ready"
+  until_true 120 kubectl get serviceaccount default || start_failed "kube-controller-manager does not work"
+  until_true 90 inside sh -c 'iptables -t nat -S KUBE-SERVICES | grep -q :https' || start_failed "kube-proxy does not work"
   kubeadm_config | kubectl apply -f - >/dev/null
   touch "$bed/started"
   echo "the bed runs Kubernetes $KUBERNETES after $SECONDS s: eval \"\$($here/run env)\""
@@ -219,7 +219,7 @@ unit_is_new() { [ "$(cat "$bed/run/$1.pid")" != "$2" ]; }
 bed_controllers() {
   . "$bed/settings"
   write_controller_manager "${1:?usage: controllers LIST}"
-  until_true 90 controllers_run "$1" || fail "kube-controller-manager did not start with --controllers=$1"
+  until_true 180 controllers_run "$1" || fail "kube-controller-manager did not start with --controllers=$1"
   # The one before is gone; nobody needs to wait until its Lease runs out.
   kubectl -n kube-system delete lease kube-controller-manager --ignore-not-found >/dev/null
   until_true 60 kubectl -n kube-system get lease kube-controller-manager || fail "kube-controller-manager does not lead"
