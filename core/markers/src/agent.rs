@@ -134,10 +134,11 @@ impl Agent {
         }
         let entries: Vec<_> = self.pods.items.iter().flat_map(|item| keys(item).zip(item.probes.iter().cloned())).collect();
         for (key, entry) in entries {
+            let ip = self.pods.ip(&key.uid);
             let (told, abandoned) = match self.workers.get_mut(&key) {
                 Some(worker) => {
                     let instance = self.instances.get(&key.uid, &entry.container_name);
-                    let (change, told, abandoned) = worker.update(now, &entry, instance, &self.node);
+                    let (change, told, abandoned) = worker.update(now, &entry, ip, instance, &self.node);
                     if change != EntryChange::None {
                         effects.push(Effect::Updated(key.clone()));
                     }
@@ -145,7 +146,7 @@ impl Agent {
                 }
                 None => {
                     let reports = prior.get(&key).cloned().map(Reports::restored).unwrap_or_default();
-                    let mut worker = Worker::new(now, entry, reports, &self.node.gates);
+                    let mut worker = Worker::new(now, entry, ip, reports, &self.node.gates);
                     effects.push(Effect::Started(key.clone()));
                     let refused = worker.tell_refusal(now);
                     let seen = self.instances.of(&key, &worker);

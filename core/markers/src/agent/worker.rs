@@ -39,6 +39,8 @@ pub(super) enum EntryChange {
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) entry: ContainerProbe,
+    /// The address of the pod, as the spec has it.
+    ip: Box<str>,
     pub(super) probe: Arc<Probe>,
     pub(super) timing: Timing,
     pub(super) schedule: Schedule,
@@ -57,11 +59,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(now: Time, entry: ContainerProbe, reports: Reports, gates: &FeatureGates) -> Worker {
+    pub(super) fn new(now: Time, entry: ContainerProbe, ip: &str, reports: Reports, gates: &FeatureGates) -> Worker {
         let (probe, timing) = read(&entry, gates);
         let restored = reports.last.is_some();
         Worker {
             entry,
+            ip: ip.into(),
             probe,
             timing,
             schedule: Schedule::default(),
@@ -83,7 +86,13 @@ impl Worker {
             Some(HandlerKind::TcpSocket) => self.probe.tcp_socket.as_ref().map(|action| &action.host),
             Some(HandlerKind::Exec | HandlerKind::Grpc) => None,
         };
-        host.is_some_and(|host| !host.is_empty()).then_some("host is not allowed")
+        host.is_some_and(|host| !host.is_empty() && !self.is_own(host)).then_some("host is not allowed")
+    }
+
+    /// Returns whether a host is the pod's own address, which is dialled anyway.
+    fn is_own(&self, host: &str) -> bool {
+        let own = api::ip::parse(&self.ip);
+        own.is_some() && api::ip::parse(host) == own
     }
 
     /// Returns whether attempts may run, apart from the initial delay.
@@ -165,15 +174,24 @@ impl Worker {
         if other { self.reset(now, "") } else { (Told::Nothing, false) }
     }
 
-    /// Takes another version of the entry; `instance` is that of the container which it names now.
+    /// Takes another version of the entry or address; `instance` is that of the container which the entry names now.
     pub(super) fn update(
         &mut self,
         now: Time,
         entry: &ContainerProbe,
+        ip: &str,
         instance: Option<&Instance>,
         node: &NodePolicy,
     ) -> (EntryChange, Told, bool) {
-        let change = difference(&self.entry, entry);
+        let refused = self.refusal();
+        if *self.ip != *ip {
+            self.ip = ip.into();
+        }
+        let mut change = difference(&self.entry, entry);
+        if change == EntryChange::None && self.refusal() != refused {
+            // The host that it names has become the pod's own address, or is that no longer.
+            change = EntryChange::Question;
+        }
         if change == EntryChange::None {
             return (change, Told::Nothing, false);
         }

@@ -26,6 +26,13 @@ fn object(generation: i64, entries: &[(&str, Value)]) -> Input {
     Input::Spec(Box::new(object))
 }
 
+/// The same, with another address.
+fn at_address(generation: i64, ip: &str, entries: &[(&str, Value)]) -> Input {
+    let Input::Spec(mut spec) = object(generation, entries) else { unreachable!("it is a spec") };
+    spec.spec.pod_probes[0].ip = ip.to_owned();
+    Input::Spec(spec)
+}
+
 fn running(id: &str, started_at: Time) -> Input {
     let (uid, name, id) = ("u".to_owned(), "app".to_owned(), id.to_owned());
     Input::Container(ContainerNews { uid, name, id, runtime: Runtime::Running, started_at: Some(started_at), started: true })
@@ -33,6 +40,39 @@ fn running(id: &str, started_at: Time) -> Input {
 
 fn key(entry: &str) -> WorkerKey {
     WorkerKey { uid: "u".into(), entry: entry.into() }
+}
+
+#[test]
+fn the_pods_own_address_is_no_other_host() {
+    let tcp = |host: &str| json!({"tcpSocket": {"port": 80, "host": host}, "periodSeconds": 1});
+    let http = |host: &str| json!({"httpGet": {"port": 80, "host": host}, "periodSeconds": 1});
+    let said = |effects: &[Effect]| -> Vec<String> {
+        let message = |effect: &Effect| match effect {
+            Effect::Reported { worker, message, .. } => Some(format!("{}: {message}", worker.entry)),
+            Effect::Launch(launch) => Some(format!("{}: launched to {}", launch.worker.entry, launch.ip)),
+            _ => None,
+        };
+        effects.iter().filter_map(message).collect()
+    };
+    let mut agent = Agent::new(NodePolicy::default(), Rng::new(1));
+    let mut step = |input: Option<Input>, now: Time| {
+        let mut effects = Vec::new();
+        agent.step(now, input, &mut effects);
+        said(&effects)
+    };
+    let entries = [("own", tcp("10.0.0.1")), ("web", http("10.0.0.1")), ("other", tcp("10.0.0.2"))];
+    let start = Time::from_secs(100);
+    assert_eq!(step(Some(object(1, &entries)), start), ["other: probe error: host is not allowed"]);
+    let mut launched = step(Some(running("c0", Time::from_secs(90))), start);
+    launched.extend(step(None, start));
+    launched.sort();
+    assert_eq!(launched, ["own: launched to 10.0.0.1", "web: launched to 10.0.0.1"]);
+    // Another address of the pod: what was its own is another host now, and the other way round.
+    let mut told = step(Some(at_address(2, "10.0.0.2", &entries)), start);
+    told.extend(step(None, start));
+    told.sort();
+    let refused = |name: &str| format!("{name}: probe error: host is not allowed");
+    assert_eq!(told, ["other: launched to 10.0.0.2".to_owned(), refused("own"), refused("web")]);
 }
 
 /// Drives an agent alone: every attempt takes 5 ms and ends as `outcome` says. Returns when attempts began, in milliseconds.
