@@ -15,7 +15,7 @@ pub(crate) struct Expectation {
     code: Option<Value>,
     headers: BTreeMap<String, Option<Value>>,
     body: Option<Value>,
-    text: Option<String>,
+    text: Option<Value>,
     pub(crate) events: Option<Vec<Value>>,
     pub(crate) within: Option<f64>,
     pub(crate) unordered: bool,
@@ -57,10 +57,8 @@ pub(crate) fn check_reply(expected: &Expectation, reply: &Reply) -> Vec<String> 
             None if !values.is_empty() => errors.push(format!("header {name}: must be absent, is {have:?}")),
             None => {}
             Some(wanted) => {
-                let pattern = wanted.as_str().map_or_else(|| wanted.to_string(), str::to_owned);
-                if !found(&pattern, &have) {
-                    errors.push(format!("header {name}: {have:?} does not match /{pattern}/"));
-                }
+                let missed = missed(wanted, &have).map(|pattern| format!("header {name}: {have:?} does not match /{pattern}/"));
+                errors.extend(missed);
             }
         }
     }
@@ -72,16 +70,20 @@ pub(crate) fn check_reply(expected: &Expectation, reply: &Reply) -> Vec<String> 
             None => errors.push(format!("body is not JSON: {}", short(&reply.text))),
         }
     }
-    if let Some(pattern) = &expected.text
-        && !found(pattern, &reply.text)
-    {
-        errors.push(format!("body {} does not match /{pattern}/", short(&reply.text)));
+    if let Some(patterns) = &expected.text {
+        errors.extend(
+            missed(patterns, &reply.text).map(|pattern| format!("body {} does not match /{pattern}/", short(&reply.text))),
+        );
     }
     errors
 }
 
-fn found(pattern: &str, text: &str) -> bool {
-    Regex::new(&format!("(?s){pattern}")).is_ok_and(|regex| regex.is_match(text))
+/// Returns the patterns that a text does not match: one pattern, or a list of which all must match. Looking ahead is not part
+/// of these patterns; a list says the same.
+fn missed<'a>(patterns: &'a Value, text: &'a str) -> impl Iterator<Item = String> + 'a {
+    let all = patterns.as_array().map_or(std::slice::from_ref(patterns), Vec::as_slice);
+    let pattern = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    all.iter().map(pattern).filter(|pattern| !Regex::new(&format!("(?s){pattern}")).is_ok_and(|regex| regex.is_match(text)))
 }
 
 fn short(text: &str) -> String {
@@ -140,13 +142,12 @@ fn operate(operator: &str, argument: &Value, got: Option<&Value>, at: &str) -> V
         "$ne" => verdict(!same(argument, value), format!("must not be {argument}")),
         "$in" => verdict(any_of(argument), format!("{} is not one of {}", shown(got), shown(Some(argument)))),
         "$not" => verdict(!matches(argument, got, at).is_empty(), format!("must not match {argument}")),
-        "$re" => {
-            let pattern = argument.as_str().unwrap_or_default();
-            verdict(
-                value.as_str().is_some_and(|text| found(pattern, text)),
-                format!("{} does not match /{pattern}/", shown(got)),
-            )
-        }
+        "$re" => match value.as_str() {
+            Some(text) => {
+                missed(argument, text).map(|pattern| format!("{at}: {} does not match /{pattern}/", shown(got))).collect()
+            }
+            None => fail(format!("not a text: {}", shown(got))),
+        },
         "$len" => {
             let length = match value {
                 Value::Array(items) => Some(items.len()),
@@ -186,5 +187,34 @@ fn operate(operator: &str, argument: &Value, got: Option<&Value>, at: &str) -> V
             None => fail(format!("not a JSON text: {}", shown(got))),
         },
         other => fail(format!("script error: unknown operator {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn several_patterns_must_all_match() {
+        let errors = |pattern: Value, text: &str| matches(&json!({ "$re": pattern }), Some(&json!(text)), "/m");
+        assert_eq!(errors(json!("b.*c"), "a b c"), Vec::<String>::new());
+        assert_eq!(errors(json!(["c", "a.*b"]), "a b c"), Vec::<String>::new());
+        assert_eq!(errors(json!(["c", "x", "y"]), "a b c").len(), 2);
+        assert_eq!(errors(json!("(?=a)a"), "a").len(), 1, "a pattern that cannot be read matches nothing");
+        assert_eq!(matches(&json!({"$re": ["1"]}), Some(&json!(1)), "/m").len(), 1);
+    }
+
+    #[test]
+    fn headers_and_texts_take_several_patterns_too() {
+        let expected: Expectation =
+            serde_json::from_value(json!({"headers": {"etag": ["^\"", "z$"], "vary": null}, "text": ["one", "two"]})).unwrap();
+        let reply = |etag: &str, text: &str| Reply {
+            code: 200,
+            headers: vec![("ETag".to_owned(), etag.to_owned())],
+            text: text.to_owned(),
+        };
+        assert_eq!(check_reply(&expected, &reply("\"xyz", "two and one")), Vec::<String>::new());
+        assert_eq!(check_reply(&expected, &reply("xyz", "one")).len(), 2);
     }
 }
