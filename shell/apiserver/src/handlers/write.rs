@@ -165,6 +165,11 @@ pub(crate) fn decode_object(
     if kind.resource.custom && (body_version.is_empty() || body_kind.is_empty()) {
         return Err(Status::bad_request("the object provided is unrecognized (must be of type with apiVersion and kind set)"));
     }
+    // The version decides what reads a custom resource; its kind is a field like any other, and judged as such.
+    if kind.resource.custom && body_version == version && &body_kind != name {
+        let wrong = api::field::Error::invalid(&api::field::Path::new("kind"), body_kind, format!("must be {name}"));
+        return Err(Status::invalid(&kind.resource.subject(json::text(&object, &["metadata", "name"])), &[wrong]));
+    }
     if (!body_version.is_empty() && body_version != version) || (!body_kind.is_empty() && &body_kind != name) {
         return Err(Status::bad_request(format!(
             "the API version and kind in the data ({body_version}, Kind={body_kind}) do not match those of the URL ({version}, Kind={name})"
