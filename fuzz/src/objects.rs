@@ -10,6 +10,7 @@ use registry::kind::Kind;
 use registry::meta::UpdateForm;
 use kinds::model;
 use registry::patch;
+use registry::ownership::{Owners, Writer};
 use registry::pipeline::{self, World};
 use registry::query::{FieldValidation, Parameters};
 use kinds::resource;
@@ -84,27 +85,30 @@ pub fn protobuf(bytes: &[u8]) {
     self::object(&text);
 }
 
+/// Who writes.
+const OWNERS: Owners<'static> = Owners::Of(Writer { manager: "fuzz", subresource: "" });
+
 /// Creates the object, then updates, lists and deletes it.
 fn write(kind: &Kind, object: Value, gates: &FeatureGates) {
     let world = world(gates);
     let namespace = if kind.resource.namespaced { NAMESPACE } else { "" };
-    let Ok(created) = pipeline::create(kind, namespace, object, &world, &mut Rng::new(7)) else { return };
-    let Some(Act::Put(stored)) = created.write.map(|write| write.act) else { return };
-    let stored = Stored::new(2, stored);
+    let Ok(created) = pipeline::create(kind, namespace, object, &OWNERS, &world, &mut Rng::new(7)) else { return };
+    let Some(Act::Put(stored, owners)) = created.write.map(|write| write.act) else { return };
+    let stored = Stored::owned(2, stored, owners);
     let old = stored.object();
     // What was accepted may be written back as it is, and that changes nothing.
-    match pipeline::update(kind, Part::Main, UpdateForm::Replace, &stored, old.clone(), &world) {
+    match pipeline::update(kind, Part::Main, UpdateForm::Replace, &stored, old.clone(), &OWNERS, &world) {
         Ok(same) => {
             assert!(same.write.is_none(), "{} changes when it is written back: {old} {:?}", kind.resource.kind, same.write)
         }
         Err(status) => panic!("{} may not be written back: {old} {status:?}", kind.resource.kind),
     }
     if kind.resource.has_status() {
-        let _ = pipeline::update(kind, Part::Status, UpdateForm::Patch, &stored, old.clone(), &world);
+        let _ = pipeline::update(kind, Part::Status, UpdateForm::Patch, &stored, old.clone(), &OWNERS, &world);
     }
     let mut other = old.clone();
     other["metadata"]["labels"] = json!({"x": "y"});
-    let _ = pipeline::update(kind, Part::Main, UpdateForm::Patch, &stored, other, &world);
+    let _ = pipeline::update(kind, Part::Main, UpdateForm::Patch, &stored, other, &OWNERS, &world);
     let _ = table::row(&kind.resource.kind, &old, NOW);
     let _ = kind.fields(&old);
     if let Ok(options) = DeleteOptions::read(&Value::Null, &Parameters::parse("")) {

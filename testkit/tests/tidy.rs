@@ -72,7 +72,7 @@ const PURE: &[&str] = &["base64", "imbl", "jiff", "json-patch", "regex", "serde"
 
 /// Which core knows which, besides `machine` and `api`. ARCHITECTURE.md says why.
 const EDGES: &[(&str, &[&str])] =
-    &[("markers", &["probe"]), ("pods", &["probe"]), ("schemas", &["kinds"]), ("registry", &["kinds", "schemas"])];
+    &[("markers", &["probe"]), ("pods", &["probe"]), ("schemas", &["kinds"]), ("registry", &["apply", "kinds", "schemas"])];
 
 /// Returns folder name and names of the dependencies of every package below a folder.
 fn packages(folder: &str) -> Vec<(String, Vec<String>)> {

@@ -143,6 +143,11 @@ impl Status {
         Status::conflict(subject, "the object has been modified; please apply your changes to the latest version and try again")
     }
 
+    /// 409: an apply would change fields that others own.
+    pub fn apply_conflict(message: impl Into<String>, causes: Vec<Value>) -> Status {
+        Status::new(409, "Conflict", message).with_causes(causes)
+    }
+
     /// 410: a version outside the window.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::new(410, "Expired", message)

@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::fields::{self, Sink};
 use crate::managers::{Id, Managers, Operation, Owned};
 
+/// The length of a time in whole seconds, as RFC 3339 writes it.
+const TIME_LEN: usize = "2026-01-31T08:00:00Z".len();
+
 /// The text of an entry, with holes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Template {
@@ -110,10 +113,12 @@ impl Packed {
         }
     }
 
-    /// Returns about how many bytes the text has.
+    /// Returns how many bytes the text has.
     pub fn text_len(&self) -> usize {
         let values = |entry: &Entry| entry.values.iter().map(|value| value.len()).sum::<usize>();
-        self.0.iter().map(|entry| entry.template.text.len() + values(entry) + 24).sum()
+        let time = |entry: &Entry| if entry.template.timed { TIME_LEN } else { 0 };
+        let entries = self.0.iter().map(|entry| entry.template.text.len() + values(entry) + time(entry)).sum::<usize>();
+        entries + self.0.len().max(1) + 1
     }
 
     /// Gives the text of `metadata.managedFields`, a JSON list, in pieces.
@@ -198,6 +203,9 @@ mod tests {
         let packed = Packed::new(&managers);
         assert_eq!(packed.managers(), managers);
         assert_eq!(packed.value(), managers.encode());
+        let mut length = 0;
+        packed.write(|piece| length += piece.len());
+        assert_eq!(packed.text_len(), length);
         assert!(Packed::default().managers().is_empty());
     }
 

@@ -10,12 +10,14 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use kinds::builtin::Part;
-use schemas::{self, Definition, Version};
+use schemas::{self, Definition, Schema, Version};
 
 /// A served version of a definition.
 pub struct Custom {
     /// What the definition says.
     pub version: Version,
+    /// The schemas of the other versions, by name: somebody may own fields in them.
+    others: Vec<(String, Schema)>,
     extra: Extra,
 }
 
@@ -28,6 +30,14 @@ enum Extra {
 }
 
 impl Custom {
+    /// Returns the schema of a version, be it this one or another.
+    pub fn schema_of(&self, version: &str) -> Option<&Schema> {
+        if version == self.version.name {
+            return Some(&self.version.schema);
+        }
+        self.others.iter().find(|(name, _)| name == version).map(|(_, schema)| schema)
+    }
+
     /// Removes what the schema does not know; returns the paths.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         schemas::prune(&self.version.schema, object)
@@ -102,5 +112,7 @@ fn kind(definition: &Definition, version: &Version) -> Kind {
         ("config.openshift.io", "Node") => Extra::ConfigNode,
         _ => Extra::None,
     };
-    Kind::custom_kind(Arc::new(definition.resource(version)), Arc::new(Custom { version: version.clone(), extra }))
+    let other = |other: &&Version| other.name != version.name;
+    let others = definition.versions.iter().filter(other).map(|other| (other.name.clone(), other.schema.clone())).collect();
+    Kind::custom_kind(Arc::new(definition.resource(version)), Arc::new(Custom { version: version.clone(), others, extra }))
 }

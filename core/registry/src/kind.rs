@@ -98,6 +98,36 @@ impl Kind {
         }
     }
 
+    /// Fills in defaults and drops the fields of gates that are off: what a writer is taken to have written.
+    ///
+    /// What the server decides by itself comes later; nobody owns that.
+    pub fn complete(&self, object: &mut Value, old: Option<&Value>, context: &Context<'_>) {
+        match &self.rules {
+            // Events are kept in another form than one of their groups shows, and nobody owns their fields.
+            Rules::Virtual | Rules::Builtin(Builtin::EventsEvent) => {}
+            Rules::Builtin(kind) => {
+                builtin::default(*kind, object, context);
+                if *kind == Builtin::CustomResourceDefinition {
+                    schemas::default_definition(object);
+                }
+                builtin::drop_disabled(*kind, object, old, context);
+            }
+            Rules::Custom(custom) => {
+                custom.default(object);
+                custom.drop_disabled(object, old, context.gates);
+            }
+        }
+    }
+
+    /// Removes the fields of gates that are off from a part of an object: who applies them does not own them.
+    pub fn drop_disabled(&self, part: &mut Value, old: Option<&Value>, context: &Context<'_>) {
+        match &self.rules {
+            Rules::Virtual => {}
+            Rules::Builtin(kind) => builtin::drop_disabled(*kind, part, old, context),
+            Rules::Custom(custom) => custom.drop_disabled(part, old, context.gates),
+        }
+    }
+
     /// Brings a new object into the form in which it is judged: particular metadata, defaults, dropped fields.
     pub fn prepare_create(&self, object: &mut Value, context: &Context<'_>) {
         match &self.rules {
@@ -246,6 +276,13 @@ impl Kind {
                     || custom.supports_field(label)
             }
         }
+    }
+}
+
+impl Kind {
+    /// Returns a stored object as its group shows it: events have two faces.
+    pub fn outward(&self, object: Value) -> Value {
+        if self.builtin() == Some(Builtin::EventsEvent) { events::from_core(object) } else { object }
     }
 }
 

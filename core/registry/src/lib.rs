@@ -10,6 +10,7 @@ pub mod index;
 pub mod kind;
 pub mod meta;
 pub mod openapi;
+pub mod ownership;
 pub mod patch;
 pub mod pipeline;
 pub mod query;

@@ -7,13 +7,15 @@ use serde_json::Value;
 
 use api::field::{Error, Path};
 use api::json;
+use apply::Packed;
 use machine::Rng;
 
 use crate::deletion::{self, Decision, DeleteOptions};
 use crate::kind::Kind;
 use crate::meta::{self, UpdateForm};
+use crate::ownership::{self, Owners, Writer};
 use crate::services;
-use crate::state::{Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key};
+use crate::state::{Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key, with_owners};
 use api::status::{Status, Subject};
 use kinds::builtin::{self, Builtin, Context, Part};
 
@@ -22,12 +24,21 @@ use kinds::builtin::{self, Builtin, Context, Part};
 pub struct Prepared {
     /// What to commit; `None`: nothing changes.
     pub write: Option<Write>,
-    /// The object to answer with.
+    /// The object to answer with, without its owners.
     pub object: Value,
+    /// Who owns which field of it.
+    pub owners: Packed,
     /// Whether the object goes with this write.
     pub removed: bool,
     /// What the client is to be told.
     pub warnings: Vec<String>,
+}
+
+impl Prepared {
+    /// Returns the object with its `managedFields`.
+    pub fn whole(self) -> Value {
+        with_owners(self.object, &self.owners)
+    }
 }
 
 /// What decisions are taken from, besides the object.
@@ -41,8 +52,16 @@ pub struct World<'a> {
 }
 
 /// Prepares the creation of an object.
-pub fn create(kind: &Kind, namespace: &str, mut object: Value, world: &World<'_>, rng: &mut Rng) -> Result<Prepared, Status> {
+pub fn create(
+    kind: &Kind,
+    namespace: &str,
+    mut object: Value,
+    owners: &Owners<'_>,
+    world: &World<'_>,
+    rng: &mut Rng,
+) -> Result<Prepared, Status> {
     let resource = &kind.resource;
+    let sent = ownership::take(&mut object);
     if !json::text(&object, &["metadata", "resourceVersion"]).is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
@@ -51,6 +70,11 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, world: &World<'_>
     let subject = resource.subject(&name);
     admit_namespace(kind, namespace, world.snapshot, &subject)?;
     admit_definition(kind, world.snapshot, &subject)?;
+    kind.complete(&mut object, None, &world.context);
+    let managers = match owners {
+        Owners::Of(writer) => ownership::created(kind, &object, sent.as_ref(), *writer, world.context.now),
+        Owners::Known(managers) => managers.clone(),
+    };
     kind.prepare_create(&mut object, &world.context);
     admit_pod(kind, namespace, &mut object, world, &subject)?;
     let key = resource.key(namespace, &name);
@@ -61,12 +85,14 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, world: &World<'_>
     }
     let warnings = kind.warnings(&object, None, &world.context);
     meta::tidy(&mut object);
+    let owners = Packed::new(&managers);
     let write = Write {
         within: within(kind, namespace),
         services: service_range(kind, world),
+        owners: owners.clone(),
         ..Write::put(key, Expect::Absent, object.clone())
     };
-    Ok(Prepared { write: Some(write), object, removed: false, warnings })
+    Ok(Prepared { write: Some(write), object, owners, removed: false, warnings })
 }
 
 /// Returns what new objects of a kind lie in: their namespace, and the definition of their kind.
@@ -169,10 +195,12 @@ pub fn update(
     form: UpdateForm,
     current: &Stored,
     mut new: Value,
+    owners: &Owners<'_>,
     world: &World<'_>,
 ) -> Result<Prepared, Status> {
     let resource = &kind.resource;
     let old = current.object();
+    let sent = ownership::take(&mut new);
     let subject = resource.subject(&current.index.name);
     // Stored objects do not say what they are; what is compared with them must not either.
     if let Some(members) = new.as_object_mut() {
@@ -181,6 +209,11 @@ pub fn update(
     }
     check_version(kind, form, &new, &old, &subject)?;
     meta::prepare_update(&mut new, &old, &subject, form)?;
+    kind.complete(&mut new, Some(&old), &world.context);
+    let managers = match owners {
+        Owners::Of(writer) => ownership::updated(kind, part, (current, &old), &new, sent.as_ref(), *writer, world.context.now),
+        Owners::Known(managers) => managers.clone(),
+    };
     kind.prepare_update(part, &mut new, &old, &world.context);
     if part == Part::Main && kind.builtin() == Some(Builtin::Pod) {
         builtin::admit_pod_tolerations(&mut new, &world.context);
@@ -199,14 +232,16 @@ pub fn update(
     meta::tidy(&mut new);
     let warnings = kind.warnings(&new, Some(&old), &world.context);
     let expect = Expect::At(current.revision);
+    // What is the same as before is not written: no version, no event, no work for anybody. Times alone are no change.
+    let same = new == old && managers.same_but_times(&current.owners.managers());
+    let owners = if same { current.owners.clone() } else { Packed::new(&managers) };
     if deletion::finished(resource, &new) {
-        let write = Write::remove(key, expect, new.clone());
-        return Ok(Prepared { write: Some(write), object: new, removed: true, warnings });
+        let write = Write { owners: owners.clone(), ..Write::remove(key, expect, new.clone()) };
+        return Ok(Prepared { write: Some(write), object: new, owners, removed: true, warnings });
     }
-    // What is the same as before is not written: no version, no event, no work for anybody.
     let services = service_range(kind, world);
-    let write = (new != old).then(|| Write { services, ..Write::put(key, expect, new.clone()) });
-    Ok(Prepared { write, object: new, removed: false, warnings })
+    let write = (!same).then(|| Write { services, owners: owners.clone(), ..Write::put(key, expect, new.clone()) });
+    Ok(Prepared { write, object: new, owners, removed: false, warnings })
 }
 
 fn check_version(kind: &Kind, form: UpdateForm, new: &Value, old: &Value, subject: &Subject) -> Result<(), Status> {
@@ -221,15 +256,51 @@ fn check_version(kind: &Kind, form: UpdateForm, new: &Value, old: &Value, subjec
     if claimed == json::text(old, &["metadata", "resourceVersion"]) { Ok(()) } else { Err(Status::modified(subject)) }
 }
 
+/// Returns the state that an apply leads to and who owns it then; the next step is [`update`], or [`create`] without a
+/// `current` one.
+///
+/// `config` is what the client applies, with its type.
+pub fn apply(
+    kind: &Kind,
+    part: Part,
+    current: Option<&Stored>,
+    mut config: Value,
+    force: bool,
+    writer: Writer<'_>,
+    world: &World<'_>,
+) -> Result<(Value, Owners<'static>), Status> {
+    let live = current.map(|current| {
+        let mut live = kind.outward(current.object());
+        for key in ["apiVersion", "kind"] {
+            json::object_mut(&mut live, &[]).insert(key.to_owned(), config.get(key).cloned().unwrap_or_default());
+        }
+        live
+    });
+    kind.drop_disabled(&mut config, live.as_ref(), &world.context);
+    let live = current.zip(live.as_ref());
+    let (object, managers) = ownership::applied(kind, part, live, &config, force, writer, world.context.now)?;
+    Ok((object, Owners::Known(managers)))
+}
+
 /// Prepares a change that the server itself makes and that no client may: a binding, the status of a definition.
-pub fn set(kind: &Kind, current: &Stored, mut new: Value, world: &World<'_>) -> Prepared {
+///
+/// It has an owner only if the server tells itself apart as `writer`: nobody owns what a binding sets.
+pub fn set(kind: &Kind, current: &Stored, mut new: Value, writer: Option<Writer<'_>>, world: &World<'_>) -> Prepared {
     let old = current.object();
     let version = json::text(&old, &["metadata", "resourceVersion"]).to_owned();
     json::object_mut(&mut new, &["metadata"]).insert("resourceVersion".into(), version.into());
     let key = kind.resource.key(&current.index.namespace, &current.index.name);
     let services = service_range(kind, world);
-    let write = (new != old).then(|| Write { services, ..Write::put(key, Expect::At(current.revision), new.clone()) });
-    Prepared { write, object: new, removed: false, warnings: Vec::new() }
+    let owners = match writer.filter(|_| new != old) {
+        Some(writer) => {
+            let part = if writer.subresource == "status" { Part::Status } else { Part::Main };
+            Packed::new(&ownership::updated(kind, part, (current, &old), &new, None, writer, world.context.now))
+        }
+        None => current.owners.clone(),
+    };
+    let put = || Write::put(key, Expect::At(current.revision), new.clone());
+    let write = (new != old).then(|| Write { services, owners: owners.clone(), ..put() });
+    Prepared { write, object: new, owners, removed: false, warnings: Vec::new() }
 }
 
 /// Prepares the deletion of an object.
@@ -248,5 +319,7 @@ pub fn delete(kind: &Kind, current: &Stored, options: &DeleteOptions, world: &Wo
         Decision::Mark(next) => (Some(Write::put(key, expect, next.clone())), next, false),
         Decision::Remove(last) => (Some(Write::remove(key, expect, last.clone())), last, true),
     };
-    Ok(Prepared { write, object, removed, warnings: Vec::new() })
+    let owners = current.owners.clone();
+    let write = write.map(|write| Write { owners: owners.clone(), ..write });
+    Ok(Prepared { write, object, owners, removed, warnings: Vec::new() })
 }

@@ -268,6 +268,50 @@ pub fn dry_run(parameters: &Parameters, kind: &str) -> Result<bool, Status> {
     Ok(dry)
 }
 
+/// The longest name of a field manager.
+const FIELD_MANAGER_MAX: usize = 128;
+
+/// Returns the name under which a writer owns what it sets: what it says, else what its user agent begins with.
+pub fn field_manager(parameters: &Parameters, user_agent: &str, kind: &str) -> Result<String, Status> {
+    let said = parameters.text("fieldManager");
+    if said.is_empty() {
+        let name = user_agent.split('/').next().unwrap_or_default();
+        let fits = |length: &mut usize, c: char| {
+            *length += c.len_utf8();
+            (*length <= FIELD_MANAGER_MAX).then_some(c)
+        };
+        return Ok(name.chars().filter(|c| !c.is_control()).scan(0, fits).collect());
+    }
+    let path = Path::root().child("fieldManager");
+    let mut errors = Vec::new();
+    if said.len() > FIELD_MANAGER_MAX {
+        errors.push(Error::too_long(&path, FIELD_MANAGER_MAX));
+    }
+    for (position, c) in said.char_indices().filter(|(_, c)| c.is_control()) {
+        let shown = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+        errors.push(Error::invalid(&path, said, shown));
+    }
+    if errors.is_empty() { Ok(said.to_owned()) } else { Err(Status::invalid_options(kind, &errors)) }
+}
+
+/// Returns the name under which an apply owns what it sets; it must say one.
+pub fn applying_manager(parameters: &Parameters) -> Result<String, Status> {
+    if parameters.text("fieldManager").is_empty() {
+        let error = Error::required(&Path::root().child("fieldManager"), "is required for apply patch");
+        return Err(Status::invalid_options("PatchOptions", &[error]));
+    }
+    field_manager(parameters, "", "PatchOptions")
+}
+
+/// Refuses `force` where nothing is applied.
+pub fn no_force(parameters: &Parameters) -> Result<(), Status> {
+    if parameters.text("force").is_empty() {
+        return Ok(());
+    }
+    let error = Error::forbidden(&Path::root().child("force"), "may not be specified for non-apply patch");
+    Err(Status::invalid_options("PatchOptions", &[error]))
+}
+
 /// How strictly a body is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {

@@ -11,13 +11,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use imbl::OrdMap;
+use apply::{Interner, Managers, Packed, Template};
+use imbl::{OrdMap, OrdSet};
 use serde_json::Value;
 
 use machine::Time;
 
 use crate::authz::References;
 use crate::index::Index;
+use crate::ownership;
 use crate::services::{self, Claims};
 
 /// The largest object that is stored: the limit of etcd, 1.5 MiB.
@@ -32,8 +34,12 @@ pub use kinds::key::{Key, key, prefix};
 pub struct Stored {
     /// The revision of its last change.
     pub revision: u64,
-    /// The object as JSON, `resourceVersion` inside, without `apiVersion` and `kind`.
+    /// The object as JSON, `resourceVersion` inside, without `apiVersion`, `kind` and `managedFields`.
     pub bytes: Arc<[u8]>,
+    /// Where `managedFields` belong in the JSON: in front of the other members of `metadata`.
+    gap: u32,
+    /// Who owns which field.
+    pub owners: Packed,
     /// What selectors and the collector ask about; shared with the collector, which keeps it for every object.
     pub index: Arc<Index>,
     /// What field selectors ask about; computed when first asked, because few objects ever are.
@@ -44,28 +50,75 @@ pub struct Stored {
 
 impl Stored {
     /// Returns the stored form of an object at a revision; `apiVersion` and `kind` are left out, `resourceVersion` is set.
-    pub fn new(revision: u64, mut object: Value) -> Stored {
+    pub fn new(revision: u64, object: Value) -> Stored {
+        Stored::owned(revision, object, Packed::default())
+    }
+
+    /// Returns the same for an object whose fields have owners.
+    pub fn owned(revision: u64, mut object: Value, owners: Packed) -> Stored {
         if let Some(members) = object.as_object_mut() {
             members.remove("apiVersion");
             members.remove("kind");
         }
         api::json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".to_owned(), revision.to_string().into());
-        let index = Arc::new(Index::of(&object));
-        // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
-        let bytes = serde_json::to_vec(&object).expect("a JSON value serializes").into();
-        Stored { revision, bytes, index, fields: OnceLock::new(), references: OnceLock::new() }
+        Stored::of(revision, &object, owners)
     }
 
-    /// Reads the stored form back from disk; `None` if the bytes are not an object.
-    pub fn from_bytes(revision: u64, bytes: &[u8]) -> Option<Stored> {
-        let object: Value = serde_json::from_slice(bytes).ok()?;
-        object.is_object().then(|| Stored {
-            revision,
-            bytes: bytes.into(),
-            index: Arc::new(Index::of(&object)),
-            fields: OnceLock::new(),
-            references: OnceLock::new(),
-        })
+    /// `object` has `metadata` that are not empty, and no `managedFields`.
+    fn of(revision: u64, object: &Value, owners: Packed) -> Stored {
+        let index = Arc::new(Index::of(object));
+        let (bytes, gap) = serialize(object);
+        let (fields, references) = (OnceLock::new(), OnceLock::new());
+        Stored { revision, bytes: bytes.into(), gap, owners, index, fields, references }
+    }
+
+    /// Reads the stored form back from disk; `None` if the bytes are not an object with metadata.
+    pub fn from_bytes(revision: u64, bytes: &[u8], templates: &mut Templates) -> Option<Stored> {
+        let mut object: Value = serde_json::from_slice(bytes).ok()?;
+        let managers = ownership::take(&mut object).map(|entries| Managers::decode(&entries));
+        let metadata = object.get("metadata")?.as_object()?;
+        if metadata.is_empty() {
+            return None;
+        }
+        let mut owners = Packed::new(&managers.transpose().ok()?.unwrap_or_default());
+        owners.intern(templates);
+        Some(Stored::of(revision, &object, owners))
+    }
+
+    /// Returns how many bytes the whole object has.
+    pub fn size(&self) -> usize {
+        let around = b"\"managedFields\":,".len();
+        self.bytes.len() + if self.owners.is_empty() { 0 } else { self.owners.text_len() + around }
+    }
+
+    /// Returns the place in the JSON where `managedFields` belong.
+    pub fn gap(&self) -> usize {
+        self.gap as usize
+    }
+
+    /// Gives what belongs into the gap, in pieces.
+    pub fn write_owners(&self, mut put: impl FnMut(&[u8])) {
+        if !self.owners.is_empty() {
+            put(b"\"managedFields\":");
+            self.owners.write(&mut put);
+            put(b",");
+        }
+    }
+
+    /// Gives the whole object as JSON, in pieces; the first begins with the brace.
+    pub fn write(&self, mut put: impl FnMut(&[u8])) {
+        if self.owners.is_empty() {
+            return put(&self.bytes);
+        }
+        let (front, back) = self.bytes.split_at(self.gap());
+        put(front);
+        self.write_owners(&mut put);
+        put(back);
+    }
+
+    /// Returns the object with `managedFields`, still without `apiVersion` and `kind`.
+    pub fn whole(&self) -> Value {
+        with_owners(self.object(), &self.owners)
     }
 
     /// Returns the value of a selectable field; `fields` lists those of the kind and is asked once per stored object.
@@ -79,9 +132,55 @@ impl Stored {
         self.references.get_or_init(|| References::of(&self.object()))
     }
 
-    /// Returns the object, still without `apiVersion` and `kind`.
+    /// Returns the object without `managedFields`, still without `apiVersion` and `kind`.
     pub fn object(&self) -> Value {
         serde_json::from_slice(&self.bytes).expect("stored bytes were made from a JSON value or checked at load")
+    }
+}
+
+/// Returns an object with its `managedFields`.
+pub fn with_owners(mut object: Value, owners: &Packed) -> Value {
+    if !owners.is_empty() {
+        api::json::object_mut(&mut object, &["metadata"]).insert("managedFields".to_owned(), owners.value());
+    }
+    object
+}
+
+/// Returns the JSON of an object, and the place right behind the brace of `metadata`.
+fn serialize(object: &Value) -> (Vec<u8>, u32) {
+    // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
+    let put = |out: &mut Vec<u8>, value: &Value| serde_json::to_writer(out, value).expect("a JSON value serializes");
+    let (mut out, mut gap) = (Vec::with_capacity(1024), 0);
+    for (key, value) in object.as_object().into_iter().flatten() {
+        out.push(if out.is_empty() { b'{' } else { b',' });
+        serde_json::to_writer(&mut out, key).expect("a text serializes");
+        out.push(b':');
+        if key == "metadata" {
+            gap = u32::try_from(out.len() + 1).expect("objects are bounded to megabytes");
+        }
+        put(&mut out, value);
+    }
+    out.push(b'}');
+    (out, gap)
+}
+
+/// The texts of owners that many objects share, as many as are worth remembering.
+#[derive(Clone, Debug, Default)]
+pub struct Templates(OrdSet<Arc<Template>>);
+
+/// More texts than this are not remembered: then the objects have little in common, and looking costs more than it saves.
+const TEMPLATES_MAX: usize = 4096;
+
+impl Interner for Templates {
+    fn intern(&mut self, template: Arc<Template>) -> Arc<Template> {
+        if let Some(known) = self.0.get(&template) {
+            return Arc::clone(known);
+        }
+        if self.0.len() >= TEMPLATES_MAX {
+            self.0.clear();
+        }
+        self.0.insert(Arc::clone(&template));
+        template
     }
 }
 
@@ -142,17 +241,19 @@ pub struct Write {
     pub within: Vec<Key>,
     /// For a Service: where the cluster IP and the node ports come from that it still wants.
     pub services: Option<services::Range>,
+    /// Who owns which field of the object.
+    pub owners: Packed,
 }
 
 impl Write {
     /// Returns the write that stores an object.
     pub fn put(key: Key, expect: Expect, object: Value) -> Write {
-        Write { key, expect, act: Act::Put(object), within: Vec::new(), services: None }
+        Write { key, expect, act: Act::Put(object), within: Vec::new(), services: None, owners: Packed::default() }
     }
 
     /// Returns the write that removes an object; `last` is what watchers see of it.
     pub fn remove(key: Key, expect: Expect, last: Value) -> Write {
-        Write { key, expect, act: Act::Remove(last), within: Vec::new(), services: None }
+        Write { key, expect, act: Act::Remove(last), within: Vec::new(), services: None, owners: Packed::default() }
     }
 }
 
@@ -228,6 +329,7 @@ pub struct Snapshot {
     pub revision: u64,
     objects: OrdMap<Key, Arc<Stored>>,
     claims: Claims,
+    templates: Templates,
 }
 
 impl Snapshot {
@@ -297,9 +399,16 @@ impl State {
     ) -> State {
         let window_bytes = window.iter().map(|change| change.size()).sum();
         let objects: OrdMap<Key, Arc<Stored>> = objects.into_iter().collect();
-        let mut now = Snapshot { revision, objects, claims: Claims::default() };
+        let mut now = Snapshot { revision, objects, claims: Claims::default(), templates: Templates::default() };
         now.claims = Claims::of(now.range(services::KEYS, None).map(|(key, stored)| (key, stored.object())));
         State { now, window: window.into(), window_bytes, floor, limits }
+    }
+
+    /// Goes on with the texts of owners that the objects share.
+    #[must_use]
+    pub fn with_templates(mut self, templates: Templates) -> State {
+        self.now.templates = templates;
+        self
     }
 
     /// Returns the present.
@@ -373,7 +482,8 @@ impl State {
             return None;
         }
         // Nothing is written against the past: who holds what there is not asked.
-        let mut past = Snapshot { revision, objects: self.now.objects.clone(), claims: Claims::default() };
+        let (claims, templates) = (Claims::default(), Templates::default());
+        let mut past = Snapshot { revision, objects: self.now.objects.clone(), claims, templates };
         for change in self.window.iter().rev().take_while(|change| change.revision > revision) {
             match &change.previous {
                 Some(previous) => past.objects.insert(Arc::clone(&change.key), Arc::clone(previous)),
@@ -392,7 +502,7 @@ impl Staged {
 }
 
 fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<Change>>) -> Result<Arc<Stored>, Refused> {
-    let Write { key, expect, act, within, services } = write;
+    let Write { key, expect, act, within, services, mut owners } = write;
     let previous = next.objects.get(&key).cloned();
     match (expect, &previous) {
         (Expect::Absent, None) => {}
@@ -413,7 +523,8 @@ fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<
             if key.starts_with(services::KEYS) {
                 claims.assign(&key, &mut object, service_before().as_ref(), services)?;
             }
-            let stored = Arc::new(Stored::new(revision, object));
+            owners.intern(&mut next.templates);
+            let stored = Arc::new(Stored::owned(revision, object, owners));
             check_size(&stored, previous.as_deref())?;
             next.claims = claims;
             next.objects.insert(Arc::clone(&key), Arc::clone(&stored));
@@ -424,7 +535,7 @@ fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<
                 next.claims.release(&key, &service);
             }
             next.objects.remove(&key);
-            (ChangeType::Deleted, Arc::new(Stored::new(revision, object)))
+            (ChangeType::Deleted, Arc::new(Stored::owned(revision, object, owners)))
         }
     };
     next.revision = revision;

@@ -173,6 +173,31 @@ impl Schema {
         self.properties.get(name).or_else(|| self.additional_schema())
     }
 
+    /// Returns the schema of a property.
+    pub fn property(&self, name: &str) -> Option<&Schema> {
+        self.properties.get(name)
+    }
+
+    /// Returns whether no property is stated.
+    pub fn has_no_properties(&self) -> bool {
+        self.properties.is_empty()
+    }
+
+    /// Returns what members that are no property may be.
+    pub fn additional(&self) -> &Additional {
+        &self.additional
+    }
+
+    /// Returns whether it is an object with its own `apiVersion`, `kind` and `metadata`.
+    pub fn is_embedded(&self) -> bool {
+        self.embedded
+    }
+
+    /// Returns the format of a text; may be empty.
+    pub fn format(&self) -> &str {
+        &self.limits.format
+    }
+
     /// Returns the schema of every member of a map.
     pub fn additional_schema(&self) -> Option<&Schema> {
         match &self.additional {

@@ -7,6 +7,8 @@
 mod definitions;
 mod namespaces;
 
+use crate::handlers::write::Next;
+use registry::ownership::{Owners, Writer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +76,7 @@ impl Server {
         if self.0.hub.snapshot().get(&kind.resource.key(namespace, name)).is_some() {
             return Ok(());
         }
-        match self.create_object(kind, namespace, object, false).await {
+        match self.create_object(kind, namespace, object, &Owners::Of(Writer::server("")), false).await {
             Err(status) if status.reason != "AlreadyExists" => Err(status),
             _ => Ok(()),
         }
@@ -275,7 +277,7 @@ async fn change_metadata(
         let metadata = json::object_mut(&mut object, &["metadata"]);
         metadata.remove("resourceVersion");
         change(metadata);
-        Ok((object, UpdateForm::Patch))
+        Ok(Next::by(Writer::server(""), object, UpdateForm::Patch))
     };
     server.update_object(kind, kinds::builtin::Part::Main, namespace, name, false, next).await.map(drop)
 }

@@ -1,5 +1,6 @@
 //! The handlers: one file per kind of request.
 
+pub(crate) mod apply;
 pub(crate) mod body;
 pub(crate) mod delete;
 pub(crate) mod documents;
@@ -61,7 +62,7 @@ impl Asked {
             verb if by_expressions && verb != "get" => usize::MAX,
             _ => {
                 let stored = server.0.hub.snapshot().get(&resource.key(&target.namespace, &target.name)).cloned();
-                call.body.len() + stored.map_or(0, |stored| stored.bytes.len())
+                call.body.len() + stored.map_or(0, |stored| stored.size())
             }
         }
     }
@@ -91,7 +92,7 @@ pub(crate) async fn resource(server: &Server, asked: &Asked, target: &Target, ca
 }
 
 /// Refuses what the identity may not do.
-fn permit(server: &Server, target: &Target, call: &Call, verb: &str, subject: &Subject) -> Result<(), Status> {
+pub(crate) fn permit(server: &Server, target: &Target, call: &Call, verb: &str, subject: &Subject) -> Result<(), Status> {
     let selector = FieldSelector::parse(call.parameters.text("fieldSelector")).unwrap_or_default();
     let ask = Ask {
         verb,

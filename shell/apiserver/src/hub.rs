@@ -91,7 +91,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) async fn recv(&mut self) -> Option<Arc<Change>> {
         let change = self.inner.recv().await?;
-        self.queued.fetch_sub(change.object.bytes.len(), Ordering::Relaxed);
+        self.queued.fetch_sub(change.object.size(), Ordering::Relaxed);
         Some(change)
     }
 
@@ -300,7 +300,7 @@ impl Watcher {
         if !cares {
             return true;
         }
-        let size = change.object.bytes.len();
+        let size = change.object.size();
         let queued = self.queued.load(Ordering::Relaxed);
         // One event always has room, however large: else its watchers would start over for ever.
         let full = !self.internal && queued > 0 && queued + size > WATCH_BYTES_MAX;

@@ -35,13 +35,24 @@ impl Out {
 
     /// Appends a stored object that follows what stands for its opening brace.
     pub(crate) fn object(&mut self, prefix: &str, stored: &Stored) {
-        // Stored bytes are an object with at least `metadata`, so what follows the brace is never empty.
+        // A stored object has at least `metadata`, so what follows the brace is never empty.
         self.copy(prefix.as_bytes());
-        if stored.bytes.len() < CHUNK {
-            return self.copy(&stored.bytes[1..]);
+        if stored.size() < CHUNK {
+            let mut skip = 1;
+            return stored.write(|piece| {
+                self.copy(&piece[skip..]);
+                skip = 0;
+            });
         }
+        let bytes = Bytes::from_owner(Arc::clone(&stored.bytes));
         self.flush();
-        self.ready.push_back(Bytes::from_owner(Arc::clone(&stored.bytes)).slice(1..));
+        if stored.owners.is_empty() {
+            return self.ready.push_back(bytes.slice(1..));
+        }
+        self.ready.push_back(bytes.slice(1..stored.gap()));
+        stored.write_owners(|piece| self.copy(piece));
+        self.flush();
+        self.ready.push_back(bytes.slice(stored.gap()..));
     }
 
     fn flush(&mut self) {
@@ -75,7 +86,7 @@ impl Listing {
     /// Returns the body of objects as they are stored.
     pub(crate) fn stored(head: &str, prefix: String, items: Vec<Arc<Stored>>, tail: &'static str) -> Listing {
         let commas = items.len().saturating_sub(1);
-        let objects: usize = items.iter().map(|stored| prefix.len() + stored.bytes.len() - 1).sum();
+        let objects: usize = items.iter().map(|stored| prefix.len() + stored.size() - 1).sum();
         let length = head.len() + commas + objects + tail.len();
         let render = Box::new(move |stored: &Stored, out: &mut Out| out.object(&prefix, stored));
         Listing { left: Some(length as u64), ..Listing::new(head, items, tail, render) }
@@ -141,11 +152,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_is_whole_however_it_is_cut() {
+        let owned = |stored: &Stored| {
+            let entry = json!({"manager": "m", "operation": "Apply", "apiVersion": "v1", "time": "2026-11-16T00:00:00Z",
+                               "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:k": {}}}});
+            let managers = apply::Managers::decode(&json!([entry, entry])).unwrap();
+            Arc::new(Stored::owned(7, stored.object(), apply::Packed::new(&managers)))
+        };
         for sizes in [vec![], vec![1], vec![10; 5_000], vec![CHUNK, 1, 3 * CHUNK, CHUNK - 90, 2]] {
             let listing = Listing::stored("{\"items\":[", "{".to_owned(), items(&sizes), "]}");
             let length = listing.size_hint().exact().unwrap();
             let bytes = listing.collect().await.unwrap().to_bytes();
             assert_eq!(bytes.len() as u64, length);
+            let with_owners = items(&sizes).iter().map(|stored| owned(stored)).collect();
+            let listing = Listing::stored("{\"items\":[", "{".to_owned(), with_owners, "]}");
+            let length = listing.size_hint().exact().unwrap();
+            let longer = listing.collect().await.unwrap().to_bytes();
+            assert_eq!(longer.len() as u64, length);
+            let list: Value = serde_json::from_slice(&longer).unwrap();
+            assert!(
+                list["items"].as_array().unwrap().iter().all(|item| item["metadata"]["managedFields"][0]["manager"] == "m")
+            );
             let list: Value = serde_json::from_slice(&bytes).unwrap();
             let lengths: Vec<usize> =
                 list["items"].as_array().unwrap().iter().map(|item| item["data"]["k"].as_str().unwrap().len()).collect();

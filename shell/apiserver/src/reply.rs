@@ -7,6 +7,7 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use registry::kind::Kind;
+use registry::state::Stored;
 use serde_json::Value;
 
 use crate::negotiate::Encoding;
@@ -121,10 +122,14 @@ pub(crate) fn type_prefix(kind: &Kind) -> String {
 }
 
 /// Appends a stored object behind a type prefix.
-pub(crate) fn push_object(out: &mut BytesMut, prefix: &str, stored: &[u8]) {
-    // Stored bytes are an object with at least `metadata`, so what follows the brace is never empty.
+pub(crate) fn push_object(out: &mut BytesMut, prefix: &str, stored: &Stored) {
+    // A stored object has at least `metadata`, so what follows the brace is never empty.
+    let mut skip = 1;
     out.extend_from_slice(prefix.as_bytes());
-    out.extend_from_slice(&stored[1..]);
+    stored.write(|piece| {
+        out.extend_from_slice(&piece[skip..]);
+        skip = 0;
+    });
 }
 
 /// Returns an object with `apiVersion` and `kind` of its kind.

@@ -28,7 +28,7 @@ impl Server {
                 clear_cluster_ip(&mut service);
                 Ok(service)
             };
-            self.set_object(kind, &stored.index.namespace, &stored.index.name, false, renumbered).await?;
+            self.set_object(kind, &stored.index.namespace, &stored.index.name, (None, false), renumbered).await?;
             moved += 1;
         }
         Ok(moved)

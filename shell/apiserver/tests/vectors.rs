@@ -19,7 +19,8 @@ use testkit::{Suite, Verdict};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
+    "apply",
     "crd",
     "crud",
     "deletion",

@@ -8,6 +8,7 @@ use kinds::resource::{self, Resource};
 use registry::custom;
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::Kind;
+use registry::ownership::Writer;
 use registry::state::{Snapshot, Stored, key, prefix};
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
     };
     let catalog = server.catalog();
     let kind = catalog.find(DEFINITIONS.0, "v1", DEFINITIONS.1).expect("definitions are built in");
-    match server.set_object(kind, "", name, false, change).await {
+    match server.set_object(kind, "", name, (Some(Writer::server("status")), false), change).await {
         Err(status) if status.code != 404 => return Err(status),
         _ => {}
     }
@@ -120,5 +121,5 @@ async fn report(server: &Server, kind: &Kind, name: &str, left: &[Arc<Stored>]) 
         schemas::set_condition(&mut object["status"], "Terminating", true, "InstanceDeletionInProgress", &message, now);
         Ok(object)
     };
-    server.set_object(kind, "", name, false, change).await
+    server.set_object(kind, "", name, (Some(Writer::server("status")), false), change).await
 }

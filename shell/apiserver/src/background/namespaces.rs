@@ -1,5 +1,7 @@
 //! Namespaces: a default service account while they live, nothing left when they go.
 
+use crate::handlers::write::Next;
+use registry::ownership::Writer;
 use std::sync::Arc;
 
 use api::json;
@@ -33,7 +35,7 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
             let mut object = current.object();
             json::object_mut(&mut object, &["spec"]).remove("finalizers");
             json::object_mut(&mut object, &["metadata"]).remove("resourceVersion");
-            Ok((object, UpdateForm::Patch))
+            Ok(Next::by(Writer::server("finalize"), object, UpdateForm::Patch))
         };
         server.update_object(namespaces, Part::Finalize, "", name, false, finalized).await.map(drop)
     } else {
@@ -132,7 +134,7 @@ async fn report(server: &Server, namespaces: &Arc<Kind>, name: &str, left: &[(Ar
         };
         let next: Vec<Value> = conditions.iter().map(kept).collect();
         json::object_mut(&mut object, &["status"]).insert("conditions".into(), next.into());
-        Ok((object, UpdateForm::Patch))
+        Ok(Next::by(Writer::server("status"), object, UpdateForm::Patch))
     };
     server.update_object(namespaces, Part::Status, "", name, false, change).await.map(drop)
 }

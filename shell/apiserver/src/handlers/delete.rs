@@ -60,7 +60,7 @@ pub(crate) async fn delete(server: &Server, kind: &Arc<Kind>, target: &Target, c
     }
     Ok(match stored {
         Some(stored) => show_stored(server, kind, call, StatusCode::OK, &stored),
-        None => show(server, kind, call, StatusCode::OK, prepared.object),
+        None => show(server, kind, call, StatusCode::OK, prepared.whole()),
     })
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn delete_collection(
     for (_, stored) in snapshot.range(&prefix, None).filter(|(_, stored)| matches(stored)) {
         match server.delete_object(kind, &stored.index.namespace, &stored.index.name, &options).await {
             Ok((prepared, _)) => {
-                let object = outward(kind, prepared.object);
+                let object = outward(kind, prepared.whole());
                 items.push(if kind.resource.custom { typed(kind, object) } else { object });
             }
             Err(status) if status.code == 404 => {} // somebody else was faster

@@ -9,12 +9,14 @@ use kinds::builtin::Part;
 use registry::deletion::DeleteOptions;
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
+use registry::ownership::Writer;
 use registry::query;
 use registry::state::Stored;
 use serde_json::{Value, json};
 use workloads::Eviction;
 
 use crate::handlers::body;
+use crate::handlers::write::Next;
 use crate::reply::{self, Reply};
 use crate::request::Target;
 use crate::server::{Call, Server};
@@ -74,7 +76,7 @@ async fn take_from_budget(server: &Server, target: &Target, pod: &Pod, dry_run: 
             }
             Eviction::Forbidden(why) => return Err(Status::forbidden(&subject, why)),
         }
-        Ok((object, UpdateForm::Patch))
+        Ok(Next::by(Writer::server("status"), object, UpdateForm::Patch))
     };
     server.update_object(budgets, Part::Status, &target.namespace, &budget.metadata.name, dry_run, change).await.map(drop)
 }
@@ -104,7 +106,7 @@ async fn mark(server: &Server, kind: &Kind, target: &Target, dry_run: bool) -> R
             conditions.retain(|other| json::text(other, &["type"]) != "DisruptionTarget");
             conditions.push(condition.clone());
         }
-        Ok((object, UpdateForm::Patch))
+        Ok(Next::by(Writer::server("status"), object, UpdateForm::Patch))
     };
     server.update_object(kind, Part::Status, &target.namespace, &target.name, dry_run, change).await.map(drop)
 }

@@ -55,7 +55,12 @@ pub(crate) fn show_stored(server: &Server, kind: &Arc<Kind>, call: &Call, code: 
         let body = Listing::stored("", type_prefix(kind), vec![Arc::clone(stored)], "").boxed();
         return reply::shared(reply::reply(code, "application/json", body));
     }
-    show(server, kind, call, code, stored.object())
+    show(server, kind, call, code, readable(call.form, stored))
+}
+
+/// Returns an object to be shown; tables leave out who owns what, because nobody reads it there.
+pub(crate) fn readable(form: Form, stored: &Stored) -> Value {
+    if matches!(form, Form::Table(_)) { stored.object() } else { stored.whole() }
 }
 
 /// Shows an object in the form that the client wants.
@@ -80,7 +85,7 @@ fn finish(call: &Call, code: StatusCode, shown: &Value) -> Reply {
 
 /// Returns an object as its group shows it: events have two faces.
 pub(crate) fn outward(kind: &Kind, object: Value) -> Value {
-    if kind.resource.group == "events.k8s.io" { registry::events::from_core(object) } else { object }
+    kind.outward(object)
 }
 
 /// Returns the metadata of an object alone.
@@ -205,7 +210,7 @@ const WHOLE_PAGE_MAX: usize = 4 << 20;
 
 fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: Page) -> Result<Reply, Status> {
     let streams = call.encoding == Encoding::Json && !call.parameters.flag("pretty");
-    if !streams && page.items.iter().map(|stored| stored.bytes.len()).sum::<usize>() > WHOLE_PAGE_MAX {
+    if !streams && page.items.iter().map(|stored| stored.size()).sum::<usize>() > WHOLE_PAGE_MAX {
         return Err(Status::too_large(
             "the list is too large for this form: ask for pages (limit=100), or for JSON without pretty=true",
         ));
@@ -214,7 +219,7 @@ fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: Page) -> Resu
     let mut item = item_renderer(server, kind, call);
     if !streams {
         let mut list = header;
-        list[rows] = page.items.iter().map(|stored| item(stored.object())).collect();
+        list[rows] = page.items.iter().map(|stored| item(readable(call.form, stored))).collect();
         return Ok(finish(call, StatusCode::OK, &list));
     }
     let text = header.to_string();
@@ -224,7 +229,8 @@ fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: Page) -> Resu
         let prefix = if kind.resource.custom { type_prefix(kind) } else { "{".to_owned() };
         Listing::stored(&head, prefix, page.items, "]}")
     } else {
-        let render = move |stored: &Stored, out: &mut Out| out.copy(item(stored.object()).to_string().as_bytes());
+        let form = call.form;
+        let render = move |stored: &Stored, out: &mut Out| out.copy(item(readable(form, stored)).to_string().as_bytes());
         Listing::new(&head, page.items, "]}", Box::new(render))
     };
     Ok(reply::shared(reply::reply(StatusCode::OK, "application/json", listing.boxed())))

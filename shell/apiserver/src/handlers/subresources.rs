@@ -8,11 +8,13 @@ use http::StatusCode;
 use kinds::builtin::{Builtin, Part};
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
+use registry::ownership::Writer;
 use registry::query;
 use registry::state::Stored;
 use serde_json::{Value, json};
 
-use crate::handlers::{body, eviction, read, write};
+use crate::handlers::write::{self, Next};
+use crate::handlers::{apply, body, eviction, read};
 use crate::reply::{self, Reply};
 use crate::request::Target;
 use crate::server::{Call, Server};
@@ -93,7 +95,7 @@ pub(crate) async fn bind(server: &Server, namespace: &str, pod: &str, binding: &
         registry::meta::set_generation(&mut object, generation + 1);
         Ok(object)
     };
-    server.set_object(pods, namespace, pod, dry_run, change).await?;
+    server.set_object(pods, namespace, pod, (None, dry_run), change).await?;
     let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(reply::value(StatusCode::CREATED, call.encoding, &success))
 }
@@ -116,17 +118,19 @@ async fn finalize(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Cal
     let wanted = body::object(call, true)?.value;
     let finalizers = json::at(&wanted, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
     let version = json::text(&wanted, &["metadata", "resourceVersion"]).to_owned();
+    let manager = write::manager(call, "UpdateOptions")?;
+    let writer = Writer { manager: &manager, subresource: "finalize" };
     let change = |current: &Stored| {
         let mut object = current.object();
         json::object_mut(&mut object, &["spec"]).insert("finalizers".into(), finalizers.clone());
         let metadata = json::object_mut(&mut object, &["metadata"]);
         metadata.insert("resourceVersion".into(), version.clone().into());
-        Ok((object, UpdateForm::Replace))
+        Ok(Next::by(writer, object, UpdateForm::Replace))
     };
     let (prepared, stored) = server.update_object(kind, Part::Finalize, "", &target.name, dry_run, change).await?;
     Ok(match stored {
         Some(stored) => read::show_stored(server, kind, call, StatusCode::OK, &stored),
-        None => read::show(server, kind, call, StatusCode::OK, prepared.object),
+        None => read::show(server, kind, call, StatusCode::OK, prepared.whole()),
     })
 }
 
@@ -165,7 +169,12 @@ async fn scale(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call, 
             .ok_or_else(|| Status::not_found(&kind.resource.subject(&target.name)))?;
         return Ok(reply::value(StatusCode::OK, call.encoding, &scale_of(kind, &stored.object())));
     }
+    if verb == "patch" && body::media_type(call) == apply::MEDIA_TYPE {
+        return apply_scale(server, kind, target, call).await;
+    }
     let dry_run = query::dry_run(&call.parameters, "UpdateOptions")?;
+    let manager = write::manager(call, "UpdateOptions")?;
+    let writer = Writer { manager: &manager, subresource: "scale" };
     let type_ = if verb == "patch" { Some(write::patch_type(call, false)?) } else { None };
     let sent = if verb == "patch" { body::json(&call.body)?.value } else { body::object(call, true)?.value };
     let change = |current: &Stored| {
@@ -174,24 +183,42 @@ async fn scale(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call, 
             Some(type_) => write::apply_patch(type_, &scale_of(kind, &object), &sent, "Scale")?,
             None => sent.clone(),
         };
-        let replicas = json::int(&wanted, &["spec", "replicas"]).unwrap_or(0);
-        if replicas < 0 {
-            let path = api::field::Path::root().child("spec").child("replicas");
-            let subject = Subject {
-                group: "autoscaling".into(),
-                kind: "Scale".into(),
-                resource: "scales".into(),
-                name: target.name.clone(),
-            };
-            let error = api::field::Error::invalid(&path, replicas, "must be greater than or equal to 0");
-            return Err(Status::invalid(&subject, &[error]));
-        }
+        let replicas = replicas_of(&wanted, &target.name)?.unwrap_or(0);
         set_replicas(kind, &mut object, replicas);
         let version = json::text(&wanted, &["metadata", "resourceVersion"]).to_owned();
         let claimed = if type_.is_some() { String::new() } else { version };
         json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".into(), claimed.into());
-        Ok((object, UpdateForm::Patch))
+        Ok(Next::by(writer, object, UpdateForm::Patch))
     };
+    let (prepared, stored) = server.update_object(kind, Part::Main, &target.namespace, &target.name, dry_run, change).await?;
+    let object = stored.map_or(prepared.object, |stored| stored.object());
+    Ok(reply::value(StatusCode::OK, call.encoding, &scale_of(kind, &object)))
+}
+
+/// Returns the number of replicas that a `Scale` asks for, if it does.
+fn replicas_of(scale: &Value, name: &str) -> Result<Option<i64>, Status> {
+    let replicas = json::int(scale, &["spec", "replicas"]);
+    let Some(negative) = replicas.filter(|replicas| *replicas < 0) else { return Ok(replicas) };
+    let path = api::field::Path::root().child("spec").child("replicas");
+    let subject =
+        Subject { group: "autoscaling".into(), kind: "Scale".into(), resource: "scales".into(), name: name.to_owned() };
+    let error = api::field::Error::invalid(&path, negative, "must be greater than or equal to 0");
+    Err(Status::invalid(&subject, &[error]))
+}
+
+/// Applies a `Scale`: what it says is applied to the object itself, as an owner of its own.
+async fn apply_scale(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let dry_run = query::dry_run(&call.parameters, "PatchOptions")?;
+    let mut config = apply::read(call, "autoscaling/v1", "Scale")?;
+    let replicas = replicas_of(&config.value, &target.name)?;
+    config.value = json!({
+        "apiVersion": kind.resource.api_version(), "kind": kind.resource.kind, "metadata": {"name": target.name},
+    });
+    if let Some(replicas) = replicas {
+        set_replicas(kind, &mut config.value, replicas);
+    }
+    let writer = Writer { manager: &config.manager, subresource: "scale" };
+    let change = |current: &Stored| apply::applied(server, kind, Part::Main, target, current, &config, writer);
     let (prepared, stored) = server.update_object(kind, Part::Main, &target.namespace, &target.name, dry_run, change).await?;
     let object = stored.map_or(prepared.object, |stored| stored.object());
     Ok(reply::value(StatusCode::OK, call.encoding, &scale_of(kind, &object)))

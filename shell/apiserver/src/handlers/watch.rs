@@ -18,7 +18,7 @@ use registry::watching::{self, Seen};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::handlers::read::{metadata_only, outward, render_table};
+use crate::handlers::read::{metadata_only, outward, readable, render_table};
 use crate::hub::{Matcher, Receiver};
 use crate::negotiate::{Encoding, Form};
 use crate::reply::{self, Body, Reply, push_object, type_prefix, typed};
@@ -239,15 +239,15 @@ impl Renderer {
         };
         let plain = self.call.form == Form::Whole && at.is_none() && self.kind.resource.group != "events.k8s.io";
         if plain {
-            let mut out = BytesMut::with_capacity(stored.bytes.len() + self.prefix.len() + 40);
+            let mut out = BytesMut::with_capacity(stored.size() + self.prefix.len() + 40);
             out.put_slice(b"{\"type\":\"");
             out.put_slice(name.as_bytes());
             out.put_slice(b"\",\"object\":");
-            push_object(&mut out, &self.prefix, &stored.bytes);
+            push_object(&mut out, &self.prefix, stored);
             out.put_slice(b"}\n");
             return out.freeze();
         }
-        let mut object = stored.object();
+        let mut object = readable(self.call.form, stored);
         if let Some(revision) = at {
             json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".into(), revision.to_string().into());
         }

@@ -9,12 +9,14 @@ use http::StatusCode;
 use kinds::builtin::{self, Builtin, Part};
 use registry::kind::Kind;
 use registry::meta::UpdateForm;
+use registry::ownership::{Owners, Writer};
 use registry::patch::{self, PatchError};
 use registry::pipeline::{self, Prepared, World};
 use registry::query::{self, FieldValidation};
 use registry::state::{Refused, Snapshot, Stored, Write};
 use serde_json::Value;
 
+use crate::handlers::apply;
 use crate::handlers::body::{self, Read};
 use crate::handlers::read::{outward, show, show_stored};
 use crate::reply::{self, Reply, typed};
@@ -22,7 +24,7 @@ use crate::request::Target;
 use crate::server::{Call, Server};
 
 /// How often a write without a version is prepared again because somebody was faster.
-const RETRIES: usize = 5;
+pub(crate) const RETRIES: usize = 5;
 /// How often a generated name is drawn again because it is taken.
 const NAME_DRAWS: usize = 8;
 
@@ -53,13 +55,15 @@ impl Server {
         kind: &Kind,
         namespace: &str,
         object: Value,
+        owners: &Owners<'_>,
         dry_run: bool,
     ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
         let named = !json::text(&object, &["metadata", "name"]).is_empty();
         let mut tries = 0;
         loop {
             let snapshot = self.0.hub.snapshot();
-            let mut prepared = pipeline::create(kind, namespace, object.clone(), &self.world(&snapshot), &mut self.rng())?;
+            let mut prepared =
+                pipeline::create(kind, namespace, object.clone(), owners, &self.world(&snapshot), &mut self.rng())?;
             let write = prepared.write.take().expect("a creation always writes");
             let name = json::text(&prepared.object, &["metadata", "name"]).to_owned();
             tries += 1;
@@ -90,15 +94,15 @@ impl Server {
         }))
     }
 
-    /// Changes an object until nobody was faster; `change` gives the next state and the form of the update.
-    pub(crate) async fn update_object(
+    /// Changes an object until nobody was faster; `change` gives the next state.
+    pub(crate) async fn update_object<'w>(
         &self,
         kind: &Kind,
         part: Part,
         namespace: &str,
         name: &str,
         dry_run: bool,
-        mut change: impl FnMut(&Stored) -> Result<(Value, UpdateForm), Status>,
+        mut change: impl FnMut(&Stored) -> Result<Next<'w>, Status>,
     ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
         let key = kind.resource.key(namespace, name);
         let subject = kind.resource.subject(name);
@@ -106,9 +110,9 @@ impl Server {
         loop {
             let snapshot = self.0.hub.snapshot();
             let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let (new, form) = change(current)?;
-            let conditional = !json::text(&new, &["metadata", "resourceVersion"]).is_empty() && form == UpdateForm::Replace;
-            let mut prepared = pipeline::update(kind, part, form, current, new, &self.world(&snapshot))?;
+            let Next { object, form, owners } = change(current)?;
+            let conditional = !json::text(&object, &["metadata", "resourceVersion"]).is_empty() && form == UpdateForm::Replace;
+            let mut prepared = pipeline::update(kind, part, form, current, object, &owners, &self.world(&snapshot))?;
             let Some(write) = prepared.write.take() else {
                 let unchanged = (!dry_run).then(|| Arc::clone(current));
                 return Ok((prepared, unchanged));
@@ -124,6 +128,25 @@ impl Server {
     }
 }
 
+/// The next state of an object, as a request wants it.
+pub(crate) struct Next<'a> {
+    pub(crate) object: Value,
+    pub(crate) form: UpdateForm,
+    pub(crate) owners: Owners<'a>,
+}
+
+impl<'a> Next<'a> {
+    /// Returns a state that a writer wants.
+    pub(crate) fn by(writer: Writer<'a>, object: Value, form: UpdateForm) -> Next<'a> {
+        Next { object, form, owners: Owners::Of(writer) }
+    }
+}
+
+/// Returns who writes: who the request says, else what its user agent begins with.
+pub(crate) fn manager(call: &Call, options: &str) -> Result<String, Status> {
+    query::field_manager(&call.parameters, call.header(http::header::USER_AGENT), options)
+}
+
 impl Server {
     /// Makes a change that no client may make, until nobody was faster.
     pub(crate) async fn set_object(
@@ -131,7 +154,7 @@ impl Server {
         kind: &Kind,
         namespace: &str,
         name: &str,
-        dry_run: bool,
+        (writer, dry_run): (Option<Writer<'_>>, bool),
         change: impl Fn(&Stored) -> Result<Value, Status>,
     ) -> Result<(), Status> {
         let key = kind.resource.key(namespace, name);
@@ -139,7 +162,7 @@ impl Server {
         for _ in 0..RETRIES {
             let snapshot = self.0.hub.snapshot();
             let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let mut prepared = pipeline::set(kind, current, change(current)?, &self.world(&snapshot));
+            let mut prepared = pipeline::set(kind, current, change(current)?, writer, &self.world(&snapshot));
             let Some(write) = prepared.write.take() else { return Ok(()) };
             match self.commit(write, dry_run, &mut prepared).await? {
                 Ok(_) => return Ok(()),
@@ -201,7 +224,7 @@ fn check_place(target: &Target, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn answer(
+pub(crate) fn answer(
     server: &Server,
     kind: &Arc<Kind>,
     call: &Call,
@@ -210,11 +233,11 @@ fn answer(
     stored: Option<Arc<Stored>>,
     warnings: Vec<String>,
 ) -> Reply {
+    let all: Vec<String> = warnings.into_iter().chain(prepared.warnings.iter().cloned()).collect();
     let shown = match stored {
         Some(stored) => show_stored(server, kind, call, code, &stored),
-        None => show(server, kind, call, code, prepared.object),
+        None => show(server, kind, call, code, prepared.whole()),
     };
-    let all: Vec<String> = warnings.into_iter().chain(prepared.warnings).collect();
     reply::warn(shown, &all)
 }
 
@@ -225,12 +248,14 @@ pub(crate) async fn create(server: &Server, kind: &Arc<Kind>, target: &Target, c
     let read = body::object(call, !kind.resource.custom)?;
     let (object, warnings) = decode_object(kind, target, read, validation)?;
     check_node_name(call, kind, &object)?;
-    let (prepared, stored) = server.create_object(kind, &target.namespace, object, dry_run).await?;
+    let manager = manager(call, "CreateOptions")?;
+    let owners = Owners::Of(Writer { manager: &manager, subresource: "" });
+    let (prepared, stored) = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
     Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings))
 }
 
 /// The agent of a node may create its own Node and Lease only.
-fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Result<(), Status> {
+pub(crate) fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Result<(), Status> {
     let Some(node) = call.identity.node() else { return Ok(()) };
     let name = json::text(object, &["metadata", "name"]);
     if matches!(kind.builtin(), Some(Builtin::Node | Builtin::Lease)) && name != node {
@@ -241,7 +266,7 @@ fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Result<(), Statu
 }
 
 /// The agent of a node may write the status of its own pods, and nothing else of a pod.
-fn check_node_status(call: &Call, kind: &Kind, part: Part, current: &Stored, object: &Value) -> Result<(), Status> {
+pub(crate) fn check_node_status(call: &Call, kind: &Kind, part: Part, current: &Stored, object: &Value) -> Result<(), Status> {
     let Some(node) = call.identity.node() else { return Ok(()) };
     if kind.builtin() != Some(Builtin::Pod) || part != Part::Status {
         return Ok(());
@@ -266,17 +291,19 @@ pub(crate) async fn replace_part(
     let validation = query::field_validation(&call.parameters, "UpdateOptions")?;
     let read = body::object(call, !kind.resource.custom)?;
     let (mut object, warnings) = decode_object(kind, target, read, validation)?;
+    let manager = manager(call, "UpdateOptions")?;
+    let writer = Writer { manager: &manager, subresource: &target.subresource };
     let exists = server.0.hub.snapshot().get(&kind.resource.key(&target.namespace, &target.name)).is_some();
     if !exists && part == Part::Main && kind.resource.create_on_update {
         let metadata = json::object_mut(&mut object, &["metadata"]);
         metadata.insert("name".into(), target.name.clone().into());
         check_node_name(call, kind, &object)?;
-        let (prepared, stored) = server.create_object(kind, &target.namespace, object, dry_run).await?;
+        let (prepared, stored) = server.create_object(kind, &target.namespace, object, &Owners::Of(writer), dry_run).await?;
         return Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings));
     }
     let change = |current: &Stored| {
         check_node_status(call, kind, part, current, &object)?;
-        Ok((object.clone(), UpdateForm::Replace))
+        Ok(Next::by(writer, object.clone(), UpdateForm::Replace))
     };
     let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, change).await?;
     Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))
@@ -295,15 +322,19 @@ pub(crate) enum PatchType {
     Strategic,
 }
 
-const PATCH_TYPES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+const PATCH_TYPES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    apply::MEDIA_TYPE,
+    "application/strategic-merge-patch+json",
+];
 
 pub(crate) fn patch_type(call: &Call, custom: bool) -> Result<PatchType, Status> {
     match body::media_type(call) {
         "application/json-patch+json" => Ok(PatchType::Json),
         "application/merge-patch+json" => Ok(PatchType::Merge),
         "application/strategic-merge-patch+json" if !custom => Ok(PatchType::Strategic),
-        other => Err(Status::unsupported_media_type(other, if custom { &PATCH_TYPES[..2] } else { &PATCH_TYPES })),
+        other => Err(Status::unsupported_media_type(other, if custom { &PATCH_TYPES[..3] } else { &PATCH_TYPES })),
     }
 }
 
@@ -332,13 +363,22 @@ pub(crate) async fn patch_part(
     target: &Target,
     call: &Call,
 ) -> Result<Reply, Status> {
+    if body::media_type(call) == apply::MEDIA_TYPE {
+        return apply::apply(server, kind, part, target, call).await;
+    }
     let dry_run = query::dry_run(&call.parameters, "PatchOptions")?;
     let validation = query::field_validation(&call.parameters, "PatchOptions")?;
+    let manager = manager(call, "PatchOptions")?;
+    query::no_force(&call.parameters)?;
+    let writer = Writer { manager: &manager, subresource: &target.subresource };
+    // Owners are looked at by those only who speak of them.
+    let with_owners = call.body.windows(13).any(|text| text == b"managedFields");
     let type_ = patch_type(call, kind.resource.custom)?;
     let Read { value: change, duplicates } = body::json(&call.body)?;
     let mut warnings = Vec::new();
     let next = |current: &Stored| {
-        let before = typed(kind, outward(kind, current.object()));
+        let stored = if with_owners { current.whole() } else { current.object() };
+        let before = typed(kind, outward(kind, stored));
         let mut after = apply_patch(type_, &before, &change, &kind.resource.kind)?;
         if !after.is_object() {
             return Err(Status::bad_request("the patched object is not an object"));
@@ -354,7 +394,7 @@ pub(crate) async fn patch_part(
         if !version_set {
             metadata.remove("resourceVersion");
         }
-        Ok((object, UpdateForm::Patch))
+        Ok(Next::by(writer, object, UpdateForm::Patch))
     };
     let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, next).await?;
     Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))

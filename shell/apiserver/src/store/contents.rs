@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
-use registry::state::{Key, State, Stored, WindowLimits};
+use registry::state::{Key, State, Stored, Templates, WindowLimits};
 
 use super::rows::{decode_row, decode_stored};
 use super::{LogRow, rebuild};
@@ -17,6 +17,7 @@ pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("me
 #[derive(Default)]
 pub(super) struct Contents {
     objects: BTreeMap<Key, Arc<Stored>>,
+    templates: Templates,
     log: Vec<LogRow>,
     revision: u64,
     floor: u64,
@@ -32,8 +33,9 @@ impl Contents {
     pub(super) fn read(read: &ReadTransaction) -> Result<Contents, String> {
         let text = |error: redb::Error| error.to_string();
         let number = |name| Ok::<u64, String>(meta(read, name).map_err(text)?.unwrap_or(0));
-        let contents =
-            Contents { objects: objects(read)?, log: log(read)?, revision: number("revision")?, floor: number("floor")? };
+        let mut templates = Templates::default();
+        let (objects, log) = (objects(read, &mut templates)?, log(read, &mut templates)?);
+        let contents = Contents { objects, templates, log, revision: number("revision")?, floor: number("floor")? };
         let latest = contents.objects.values().map(|stored| stored.revision).max().unwrap_or(0);
         if latest > contents.revision {
             return Err(format!("an object has revision {latest}, the store has {}", contents.revision));
@@ -48,10 +50,10 @@ impl Contents {
 
     /// Returns the state that was stored.
     pub(super) fn into_state(self, limits: WindowLimits) -> State {
-        let Contents { objects, log, revision, floor } = self;
+        let Contents { objects, templates, log, revision, floor } = self;
         let window = rebuild(&objects, log.into_iter().filter(|row| row.revision > floor).collect());
         let floor = window.first().map_or(revision, |change| change.revision - 1).max(floor);
-        State::restore(revision, objects, floor, window, limits)
+        State::restore(revision, objects, floor, window, limits).with_templates(templates)
     }
 }
 
@@ -63,7 +65,7 @@ fn meta(read: &ReadTransaction, name: &str) -> Result<Option<u64>, redb::Error> 
     }
 }
 
-fn objects(read: &ReadTransaction) -> Result<BTreeMap<Key, Arc<Stored>>, String> {
+fn objects(read: &ReadTransaction, templates: &mut Templates) -> Result<BTreeMap<Key, Arc<Stored>>, String> {
     let table = match read.open_table(OBJECTS) {
         Ok(table) => table,
         Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
@@ -72,13 +74,13 @@ fn objects(read: &ReadTransaction) -> Result<BTreeMap<Key, Arc<Stored>>, String>
     let mut objects = BTreeMap::new();
     for row in table.iter().map_err(|error| error.to_string())? {
         let (key, value) = row.map_err(|error| error.to_string())?;
-        let stored = decode_stored(value.value()).ok_or_else(|| format!("object {} is unreadable", key.value()))?;
+        let stored = decode_stored(value.value(), templates).ok_or_else(|| format!("object {} is unreadable", key.value()))?;
         objects.insert(Key::from(key.value()), stored);
     }
     Ok(objects)
 }
 
-fn log(read: &ReadTransaction) -> Result<Vec<LogRow>, String> {
+fn log(read: &ReadTransaction, templates: &mut Templates) -> Result<Vec<LogRow>, String> {
     let table = match read.open_table(LOG) {
         Ok(table) => table,
         Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -88,7 +90,7 @@ fn log(read: &ReadTransaction) -> Result<Vec<LogRow>, String> {
     for row in table.iter().map_err(|error| error.to_string())? {
         let (revision, value) = row.map_err(|error| error.to_string())?;
         let revision = revision.value();
-        rows.push(decode_row(revision, value.value()).ok_or_else(|| format!("change {revision} is unreadable"))?);
+        rows.push(decode_row(revision, value.value(), templates).ok_or_else(|| format!("change {revision} is unreadable"))?);
     }
     Ok(rows)
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use machine::Time;
-use registry::state::{Change, ChangeType, Stored};
+use registry::state::{Change, ChangeType, Stored, Templates};
 
 use super::LogRow;
 
 /// Revision, then the JSON.
 pub(super) fn encode_stored(stored: &Stored) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(8 + stored.bytes.len());
+    let mut bytes = Vec::with_capacity(8 + stored.size());
     bytes.extend_from_slice(&stored.revision.to_le_bytes());
-    bytes.extend_from_slice(&stored.bytes);
+    stored.write(|piece| bytes.extend_from_slice(piece));
     bytes
 }
 
-pub(super) fn decode_stored(bytes: &[u8]) -> Option<Arc<Stored>> {
+pub(super) fn decode_stored(bytes: &[u8], templates: &mut Templates) -> Option<Arc<Stored>> {
     let (revision, json) = bytes.split_first_chunk::<8>()?;
-    Some(Arc::new(Stored::from_bytes(u64::from_le_bytes(*revision), json)?))
+    Some(Arc::new(Stored::from_bytes(u64::from_le_bytes(*revision), json, templates)?))
 }
 
 /// Type, time, key, then the object before (if any) and the last state (if it was a deletion), each with its length.
@@ -38,7 +38,7 @@ pub(super) fn encode_row(change: &Change) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decode_row(revision: u64, bytes: &[u8]) -> Option<LogRow> {
+pub(super) fn decode_row(revision: u64, bytes: &[u8], templates: &mut Templates) -> Option<LogRow> {
     let (tag, rest) = bytes.split_first()?;
     let type_ = match tag {
         b'A' => ChangeType::Added,
@@ -54,7 +54,8 @@ pub(super) fn decode_row(revision: u64, bytes: &[u8]) -> Option<LogRow> {
         Some(content)
     };
     let (key, previous, last) = (part()?, part()?, part()?);
-    let optional = |content: &[u8]| if content.is_empty() { Some(None) } else { decode_stored(content).map(Some) };
+    let mut optional =
+        |content: &[u8]| if content.is_empty() { Some(None) } else { decode_stored(content, templates).map(Some) };
     Some(LogRow {
         revision,
         at: Time::from_micros(i64::from_le_bytes(*at)),
