@@ -43,7 +43,7 @@ impl AgentArgs {
     async fn agent(self) -> Result<(), Failure> {
         let stop = signals::stop_on_signal()?;
         let hint = "print one with `lifesign kubeconfig --node NAME`";
-        let config = read_kubeconfig(&self.kubeconfig, hint).await?;
+        let config = read_kubeconfig(&self.kubeconfig, "lifesign-agent", hint).await?;
         let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
         let client = Client::try_from(config.clone()).map_err(Failure::usage)?;
         // A heartbeat without an answer is tried again over a connection of its own.

@@ -46,16 +46,16 @@ pub(crate) fn clock() -> runtime::Clock {
 /// What the version of our own API server has in it.
 pub(crate) const OWN_VERSION: &str = "+lifesign";
 
-/// Who we are to an API. What is before the slash becomes the manager of the fields that a write without one sets.
-const USER_AGENT: &str = concat!("lifesign/", env!("CARGO_PKG_VERSION"));
-
-/// Reads how to reach an API; `hint` says where a kubeconfig comes from.
-pub(crate) async fn read_kubeconfig(path: &Path, hint: &str) -> Result<Config, Failure> {
+/// Reads how to reach an API as `who`; `hint` says where a kubeconfig comes from.
+///
+/// The name becomes the manager of the fields that a write without one sets.
+pub(crate) async fn read_kubeconfig(path: &Path, who: &'static str, hint: &str) -> Result<Config, Failure> {
     let bad = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display())).hint(hint);
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| bad(&error))?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
+    let agent = format!("{who}/{}", env!("CARGO_PKG_VERSION"));
+    config.headers.extend(http::HeaderValue::from_str(&agent).ok().map(|agent| (http::header::USER_AGENT, agent)));
     Ok(config)
 }
 

@@ -86,7 +86,8 @@ impl ControllersArgs {
     async fn controllers(self) -> Result<(), Failure> {
         let stop = signals::stop_on_signal()?;
         let slices = self.slices.config(&self.feature_gates)?;
-        let config = read_kubeconfig(&self.kubeconfig, "print one with `lifesign kubeconfig --role controllers`").await?;
+        let hint = "print one with `lifesign kubeconfig --role controllers`";
+        let config = read_kubeconfig(&self.kubeconfig, "lifesign-controllers", hint).await?;
         let client = Client::try_from(config).map_err(Failure::usage)?;
         let version = api_version(&client).await?;
         let own = version.contains(OWN_VERSION);

@@ -35,7 +35,7 @@ impl ApiArgs {
             None => self.data_dir.path()?.join("kubeconfig"),
         };
         let hint = "start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig";
-        let config = read_kubeconfig(&path, hint).await?;
+        let config = read_kubeconfig(&path, "lifesign", hint).await?;
         Ok(Api(Client::try_from(config).map_err(Failure::usage)?))
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod access;
+mod applying;
 mod deleting;
 mod nodes;
 mod reading;
@@ -33,6 +34,7 @@ macro_rules! tests {
 fn main() -> ExitCode {
     let tests = tests! {
         access: the_administrator_may_do_everything, a_viewer_reads_all_but_secrets_and_changes_nothing, controllers_write_everything_but_secrets, a_node_sees_its_own_pods_only, a_token_stands_for_its_service_account;
+        applying: two_managers_share_an_object_and_conflicts_are_named, diff_and_dry_run_show_what_an_apply_would_do_and_do_nothing, client_side_apply_is_taken_over_without_conflicts;
         deleting: a_pod_goes_with_grace_or_by_force, selected_and_listed_objects_go, dependents_go_with_their_owner, dependents_go_before_their_owner_when_in_the_foreground, orphans_stay, a_namespace_takes_its_contents_along;
         nodes: a_node_is_tainted_and_cordoned, drain_evicts_the_pods_of_a_node, drain_waits_for_pods_that_end_with_grace;
         reading: get_shows_the_columns_of_kubernetes, get_shows_slices_leases_and_replica_sets, yaml_and_json_show_the_object, a_watch_shows_changes_as_they_happen, wait_ends_when_the_condition_holds, wait_ends_when_the_object_is_gone, describe_tells_about_pods_nodes_and_services, events_are_listed_and_selected, explain_knows_fields_and_their_meaning, api_resources_lists_what_is_served;

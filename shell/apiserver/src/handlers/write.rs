@@ -142,9 +142,12 @@ impl<'a> Next<'a> {
     }
 }
 
-/// Returns who writes: who the request says, else what its user agent begins with.
+/// Returns who writes: who the request says, else what its user agent begins with. Parts of this process have no user
+/// agent but a name.
 pub(crate) fn manager(call: &Call, options: &str) -> Result<String, Status> {
-    query::field_manager(&call.parameters, call.header(http::header::USER_AGENT), options)
+    let agent = call.header(http::header::USER_AGENT);
+    let own = agent.is_empty() && call.identity.user.starts_with("lifesign-");
+    query::field_manager(&call.parameters, if own { &call.identity.user } else { agent }, options)
 }
 
 impl Server {
