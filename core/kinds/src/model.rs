@@ -6,6 +6,7 @@
 //! that must know types works from this one model: the protobuf decoder, strict decoding ([`check`]), OpenAPI.
 
 mod check;
+mod empty;
 pub mod json;
 mod load;
 pub mod protobuf;
@@ -13,6 +14,7 @@ pub mod protobuf;
 use std::sync::LazyLock;
 
 pub use check::{Checked, check, check_metadata, strict_error, strict_findings};
+pub use empty::drop_empty;
 
 /// The type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]

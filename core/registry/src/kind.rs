@@ -105,10 +105,22 @@ impl Kind {
         match &self.rules {
             // Events are kept in another form than one of their groups shows, and nobody owns their fields.
             Rules::Virtual | Rules::Builtin(Builtin::EventsEvent) => {}
+            Rules::Builtin(Builtin::CustomResourceDefinition) => {
+                builtin::default(Builtin::CustomResourceDefinition, object, context);
+                schemas::default_definition(object);
+            }
             Rules::Builtin(kind) => {
+                if let Some(message) = model::message_for(&self.resource.api_version(), &self.resource.kind) {
+                    model::drop_empty(message, object);
+                }
+                // The families of a Service come with its address, from the server.
+                let families = ["ipFamilies", "ipFamilyPolicy"].map(|key| json::at(object, &["spec", key]).is_some());
                 builtin::default(*kind, object, context);
-                if *kind == Builtin::CustomResourceDefinition {
-                    schemas::default_definition(object);
+                if *kind == Builtin::Service {
+                    let spec = json::object_mut(object, &["spec"]);
+                    for (key, said) in ["ipFamilies", "ipFamilyPolicy"].into_iter().zip(families) {
+                        spec.remove(key).filter(|_| said).map(|value| spec.insert(key.to_owned(), value));
+                    }
                 }
                 builtin::drop_disabled(*kind, object, old, context);
             }

@@ -70,6 +70,7 @@ pub fn create(
     let subject = resource.subject(&name);
     admit_namespace(kind, namespace, world.snapshot, &subject)?;
     admit_definition(kind, world.snapshot, &subject)?;
+    meta::tidy(&mut object);
     kind.complete(&mut object, None, &world.context);
     let managers = match owners {
         Owners::Of(writer) => ownership::created(kind, &object, sent.as_ref(), *writer, world.context.now),
@@ -209,6 +210,7 @@ pub fn update(
     }
     check_version(kind, form, &new, &old, &subject)?;
     meta::prepare_update(&mut new, &old, &subject, form)?;
+    meta::tidy(&mut new);
     kind.complete(&mut new, Some(&old), &world.context);
     let managers = match owners {
         Owners::Of(writer) => ownership::updated(kind, part, (current, &old), &new, sent.as_ref(), *writer, world.context.now),
