@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::FeatureGates;
-use apiserver::{
-    AgentDialer, Authority, FileStore, Parts, Role, Server, Settings, StoreError, kubeconfig, make_private_folder,
-    write_private,
-};
+use apiserver::{AgentDialer, Authority, FileStore, Parts, Role, Server, Settings, StoreError, is_current, kubeconfig};
 use clap::Args;
 use futures::FutureExt;
+use runtime::files::write_private;
 use runtime::{Clock, Tasks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -58,11 +56,7 @@ pub(crate) struct Listening {
 impl ServerArgs {
     /// Opens the store, makes certificates, and binds the port.
     pub(crate) async fn open(&self, clock: Clock, settings: Settings) -> Result<Listening, Failure> {
-        let data_dir = self.data_dir.path()?;
-        make_private_folder(&data_dir).map_err(|error| {
-            Failure::usage(format!("{}: {error}", data_dir.display()))
-                .hint("choose a directory that you may write with --data-dir")
-        })?;
+        let data_dir = self.data_dir.claim()?;
         let store = FileStore::open(&data_dir).map_err(store_failure)?;
         let authority = Authority::open(&data_dir).map_err(Failure::usage)?;
         let dialer = authority.client(&Role::Admin).map_err(Failure::bug)?;
@@ -97,14 +91,23 @@ impl ServerArgs {
 
     /// Writes the kubeconfig of the administrator, and where the server listens.
     fn write_files(&self, data_dir: &Path, authority: &Authority, url: &str) -> Result<(), Failure> {
-        let credentials = authority.client(&Role::Admin).map_err(Failure::bug)?;
-        let text = kubeconfig(url, authority.certificate(), &Role::Admin.user(), &credentials);
+        let write = |path: &Path, text: &str| {
+            write_private(path, text.as_bytes()).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        };
         let own = data_dir.join("kubeconfig");
+        // What is good is kept: on a full disk nothing could take its place.
+        let before = std::fs::read_to_string(&own).ok().filter(|text| is_current(text, url, authority.certificate()));
+        let text = match before {
+            Some(text) => text,
+            None => {
+                let credentials = authority.client(&Role::Admin).map_err(Failure::bug)?;
+                kubeconfig(url, authority.certificate(), &Role::Admin.user(), &credentials)
+            }
+        };
         for path in std::iter::once(&own).chain(&self.write_kubeconfig) {
-            write_private(path, text.as_bytes()).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            write(path, &text)?;
         }
-        let path = server_file(data_dir);
-        write_private(&path, url.as_bytes()).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        write(&server_file(data_dir), url)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use runtime::files::claim_private_folder;
 
 use crate::error::Failure;
 
@@ -26,6 +27,15 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
+    /// Returns the directory, made if it is not there, which nobody else may enter.
+    pub(crate) fn claim(&self) -> Result<PathBuf, Failure> {
+        let path = self.path()?;
+        claim_private_folder(&path, &["lock", "store.redb", "pki"]).map_err(|error| {
+            Failure::usage(format!("{}: {error}", path.display())).hint("choose another directory with --data-dir")
+        })?;
+        Ok(path)
+    }
+
     /// Returns the directory.
     pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
         self.data_dir.clone().map_or_else(default_data_dir, Ok)

@@ -161,10 +161,7 @@ impl UpArgs {
     async fn plane(self, manifests: Vec<Manifest>) -> Result<(), Failure> {
         let stop = signals::stop_on_signal()?;
         let clock = crate::config::clock();
-        let data_dir = self.server.data_dir.path()?;
-        apiserver::make_private_folder(&data_dir).map_err(|error| {
-            Failure::usage(format!("{}: {error}", data_dir.display())).hint("choose another with --data-dir")
-        })?;
+        let data_dir = self.server.data_dir.claim()?;
         let services = ServiceRange::claim(&data_dir, self.service_cluster_ip_range)?;
         let mut registry = Registry::default();
         let metrics = controllers::Metrics::register(&mut registry);
@@ -316,7 +313,7 @@ impl ServiceRange {
         if let (Some(before), 1..) = (self.before, moved) {
             tracing::warn!(%before, now = %cidr, services = moved, "the range of service addresses was taken: new cluster IPs");
         }
-        apiserver::write_private(&self.path, cidr.to_string().as_bytes())
+        runtime::files::write_private(&self.path, cidr.to_string().as_bytes())
             .map_err(|error| Failure::usage(format!("{}: {error}", self.path.display())))
     }
 }

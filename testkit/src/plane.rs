@@ -27,6 +27,8 @@ pub struct Plane {
     folder: TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// A command that runs the server, its own command at the end.
+    wrapper: Vec<String>,
     /// The latency profile that every start asks for.
     profile: Option<String>,
     running: Option<Running>,
@@ -49,6 +51,7 @@ impl Plane {
             folder,
             arguments: Vec::new(),
             environment: Vec::new(),
+            wrapper: Vec::new(),
             profile: std::env::var("LIFESIGN_TEST_PROFILE").ok().filter(|profile| !profile.is_empty()),
             running: None,
         }
@@ -75,6 +78,11 @@ impl Plane {
     /// Sets a variable of every process that is started from now on.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Lets another command run the server, such as one that makes namespaces for it.
+    pub fn run_by(&mut self, wrapper: &[&str]) {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
     }
 
     /// Leaves the latency profile alone: the test is about profiles itself. Others run under `LIFESIGN_TEST_PROFILE`.
@@ -132,7 +140,16 @@ impl Plane {
     pub fn server_command(&self) -> Command {
         let mut command = self.command(self.subcommand);
         command.args(["--listen", "127.0.0.1:0"]).args(&self.arguments);
-        command
+        let Some((program, rest)) = self.wrapper.split_first() else { return command };
+        let mut wrapped = Command::new(program);
+        wrapped.args(rest).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(name, value),
+                None => wrapped.env_remove(name),
+            };
+        }
+        wrapped
     }
 
     /// Starts the server and waits until it says that it is ready, and until the profile of the run is in force.

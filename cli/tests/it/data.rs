@@ -81,6 +81,97 @@ async fn a_store_of_a_later_version_is_refused_and_left_alone() {
     assert_refused(&plane, &later, "format 1000");
 }
 
+/// Flips a bit in the commit slot that a file says is the newer one.
+fn tear(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let slot = if bytes[9] & 1 == 0 { 64 } else { 192 };
+    bytes[slot + 40] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_does_not_hold_is_told_and_no_revision_is_used_twice() {
+    let mut plane = Plane::started(LIFESIGN);
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http1).unwrap();
+    let mut last = 0;
+    for number in 0..5 {
+        let object = json!({"metadata": {"name": format!("c{number}")}});
+        let answer = client.call("POST", CONFIGMAPS, &object).await.unwrap();
+        let stored: Value = serde_json::from_slice(&answer.body).unwrap();
+        last = stored["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    }
+    drop(client);
+    plane.kill();
+    tear(&plane.data_dir().join("store.redb"));
+    plane.start().unwrap();
+    assert!(plane.log().contains("the last commit of the store does not hold"), "{}", plane.log());
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http1).unwrap();
+    let text = |answer: testkit::client::Response| String::from_utf8_lossy(&answer.body).into_owned();
+    let ready = client.call("GET", "/readyz?verbose", &Value::Null).await.unwrap();
+    assert_eq!(ready.code, 200, "it goes on: a commit that nobody was told of looks the same");
+    let ready = text(ready);
+    assert!(
+        ready.contains(&format!(
+            "[+]store-writable ok (at the start the last commit did not hold: changes after revision {}",
+            last - 1
+        )),
+        "{ready}"
+    );
+    let metrics = text(client.call("GET", "/metrics", &Value::Null).await.unwrap());
+    assert!(metrics.contains("lifesign_store_fallbacks_total 1\n"), "{metrics}");
+    let answer = client.call("POST", CONFIGMAPS, &json!({"metadata": {"name": "late"}})).await.unwrap();
+    let stored: Value = serde_json::from_slice(&answer.body).unwrap();
+    let next = stored["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(next > last, "{next} after {last}");
+    // Whoever saw the lost change starts over.
+    let watch = client.call("GET", &format!("{CONFIGMAPS}?watch=1&timeoutSeconds=1&resourceVersion={last}"), &Value::Null);
+    assert!(text(watch.await.unwrap()).contains("\"code\":410"));
+}
+
+/// Returns the modes of what lies below a folder, pods' own files left out, that others may do something with.
+fn open_to_others(folder: &Path) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let metadata = entry.metadata().unwrap();
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            found.push(format!("{} {mode:o}", entry.path().display()));
+        }
+        if metadata.is_dir() {
+            found.extend(open_to_others(&entry.path()));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn the_data_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut plane = Plane::new(LIFESIGN).whole();
+    std::fs::create_dir(plane.data_dir()).unwrap();
+    std::fs::set_permissions(plane.data_dir(), PermissionsExt::from_mode(0o755)).unwrap();
+    plane.start().unwrap();
+    assert_eq!(std::fs::metadata(plane.data_dir()).unwrap().permissions().mode() & 0o777, 0o700, "tightened");
+    assert_eq!(open_to_others(&plane.data_dir()), Vec::<String>::new());
+    assert!(plane.stop().success());
+    let left: Vec<_> = std::fs::read_dir(plane.data_dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "no temporary file is left: {left:?}");
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_refused_and_left_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let plane = Plane::new(LIFESIGN);
+    std::fs::create_dir(plane.data_dir()).unwrap();
+    std::fs::write(plane.data_dir().join("letter"), "dear").unwrap();
+    std::fs::set_permissions(plane.data_dir(), PermissionsExt::from_mode(0o755)).unwrap();
+    let said = refusal(&plane);
+    assert!(said.contains("others may enter it (mode 755)") && said.contains("--data-dir"), "{said}");
+    assert_eq!(std::fs::read_dir(plane.data_dir()).unwrap().count(), 1);
+}
+
 fn set_format(path: &Path, format: u64) {
     let database = Database::open(path).unwrap();
     let write = database.begin_write().unwrap();

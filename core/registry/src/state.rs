@@ -229,7 +229,7 @@ pub enum Expect {
 }
 
 /// One write that waits to be committed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Write {
     /// Which object.
     pub key: Key,
@@ -251,6 +251,14 @@ impl Write {
         Write { key, expect, act: Act::Put(object), within: Vec::new(), services: None, owners: Packed::default() }
     }
 
+    /// Returns whether the write deletes an object, or is a step on the way there.
+    pub fn deletes(&self) -> bool {
+        match &self.act {
+            Act::Remove(_) => true,
+            Act::Put(object) => api::json::at(object, &["metadata", "deletionTimestamp"]).is_some(),
+        }
+    }
+
     /// Returns the write that removes an object; `last` is what watchers see of it.
     pub fn remove(key: Key, expect: Expect, last: Value) -> Write {
         Write { key, expect, act: Act::Remove(last), within: Vec::new(), services: None, owners: Packed::default() }
@@ -258,7 +266,7 @@ impl Write {
 }
 
 /// What a write does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Act {
     /// Stores the object.
     Put(Value),

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use machine::{Rng, Time};
 use processes::addresses::{Cidr, Claim, ClaimError, POD_RANGE, Pool};
 use processes::layout::Layout;
 use proxy::drain::Drains;
+use runtime::files::{claim_private_folder, open_private};
 use runtime::{EventWriter, Tasks, Writer};
 use rustix::fs::FlockOperation;
 use tokio::net::TcpListener;
@@ -168,8 +168,8 @@ fn heartbeat(
 /// Takes the directory: the lock goes with the returned file.
 fn lock(data_dir: &Path) -> Result<File, AgentError> {
     let unusable = |source| AgentError::DataDir { path: data_dir.to_owned(), source };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(unusable)?;
-    let file = File::options().create(true).append(true).open(data_dir.join("agent.lock")).map_err(unusable)?;
+    claim_private_folder(data_dir, &["agent.lock", "pods"]).map_err(unusable)?;
+    let file = open_private(&data_dir.join("agent.lock")).map_err(unusable)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::InUse(PathBuf::from(data_dir))),

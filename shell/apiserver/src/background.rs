@@ -50,11 +50,12 @@ impl Server {
         let mut controllers = Controllers::new(self);
         controllers.settle().await;
         self.0.synced.store(true, Ordering::Relaxed);
-        let hub = self.0.hub.clone();
+        let (hub, room) = (self.0.hub.clone(), self.0.hub.clone());
         let running = tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = controllers.run() => {}
+                () = room.watch_room() => {}
             }
         });
         tokio::spawn(async move {

@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use api::status::Status;
-use registry::state::{Answer, Change, Snapshot, State, Stored, WindowLimits, Write};
+use registry::state::{Answer, Change, Refused, Snapshot, State, Stored, WindowLimits, Write};
 use runtime::Clock;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::metrics::Metrics;
-use crate::store::{Store, StoreError};
+use crate::store::{Fallback, Room, Store, StoreError};
 
 /// The most writes that share a transaction.
 const BATCH_WRITES: usize = 256;
@@ -25,6 +26,8 @@ const WATCH_BYTES_MAX: usize = 4 << 20;
 const OWN_EVENTS_MAX: usize = 10_000;
 /// What all keys begin with.
 const EVERYTHING: &str = "/";
+/// How long after a commit found no room the next write that needs some is tried.
+const FULL_RETRY: Duration = Duration::from_secs(2);
 /// The most writes that wait for the writer; past that handlers wait in line themselves.
 const QUEUE_WRITES: usize = 4 * BATCH_WRITES;
 
@@ -42,7 +45,16 @@ struct Inner {
     revision: watch::Sender<u64>,
     failed: AtomicBool,
     failure: watch::Sender<Option<String>>,
+    /// Why the disk takes no more than deletions, and since when; tried again from time to time.
+    full: watch::Sender<Option<Full>>,
+    fallback: Option<Fallback>,
     metrics: Arc<Metrics>,
+}
+
+#[derive(Clone)]
+struct Full {
+    why: String,
+    tried: Instant,
 }
 
 struct Shared {
@@ -59,7 +71,8 @@ enum Submit {
 }
 
 struct Pending {
-    write: Write,
+    /// `None`: only find out whether the disk has room again.
+    write: Option<Write>,
     answer: oneshot::Sender<Result<Answer, Status>>,
 }
 
@@ -105,8 +118,10 @@ impl Hub {
     /// Returns a hub whose writer is a thread of its own.
     pub(crate) fn threaded(mut store: Box<dyn Store>, clock: Clock, metrics: Arc<Metrics>) -> Result<Hub, StoreError> {
         let state = store.load(WindowLimits::default())?;
+        let fallback = store.fallback();
+        metrics.fallbacks(store.fallbacks());
         let (sender, receiver) = mpsc::channel(QUEUE_WRITES);
-        let hub = Hub::new(state, Submit::Thread(sender), clock, metrics);
+        let hub = Hub::new(state, Submit::Thread(sender), fallback, clock, metrics);
         let weak = Arc::downgrade(&hub.0);
         std::thread::Builder::new()
             .name("store".to_owned())
@@ -118,10 +133,11 @@ impl Hub {
     /// Returns a hub whose callers do the disk work themselves.
     pub(crate) fn inline(mut store: Box<dyn Store>, clock: Clock, metrics: Arc<Metrics>) -> Result<Hub, StoreError> {
         let state = store.load(WindowLimits::default())?;
-        Ok(Hub::new(state, Submit::Inline(Mutex::new(store)), clock, metrics))
+        let fallback = store.fallback();
+        Ok(Hub::new(state, Submit::Inline(Mutex::new(store)), fallback, clock, metrics))
     }
 
-    fn new(state: State, submit: Submit, clock: Clock, metrics: Arc<Metrics>) -> Hub {
+    fn new(state: State, submit: Submit, fallback: Option<Fallback>, clock: Clock, metrics: Arc<Metrics>) -> Hub {
         let revision = watch::Sender::new(state.revision());
         let shared = Mutex::new(Shared { state, watchers: BTreeMap::new() });
         Hub(Arc::new(Inner {
@@ -131,6 +147,8 @@ impl Hub {
             revision,
             failed: AtomicBool::new(false),
             failure: watch::Sender::new(None),
+            full: watch::Sender::new(None),
+            fallback,
             metrics,
         }))
     }
@@ -161,6 +179,28 @@ impl Hub {
         self.0.failed.load(Ordering::Relaxed)
     }
 
+    /// Returns why the disk takes nothing but deletions, if so.
+    pub(crate) fn full(&self) -> Option<String> {
+        self.0.full.borrow().as_ref().map(|full| full.why.clone())
+    }
+
+    /// Returns what was lost when the store was opened.
+    pub(crate) fn fallback(&self) -> Option<Fallback> {
+        self.0.fallback
+    }
+
+    /// Finds out from time to time whether a full disk has room again; runs for ever.
+    pub(crate) async fn watch_room(&self) {
+        let mut full = self.0.full.subscribe();
+        loop {
+            // The sender lives as long as the hub, which we hold.
+            let _ = full.wait_for(Option::is_some).await;
+            tokio::time::sleep(FULL_RETRY).await;
+            // The answer changes what `full` says.
+            let _ = self.submit(None).await;
+        }
+    }
+
     /// Says that the server cannot go on.
     pub(crate) fn give_up(&self, why: String) {
         self.0.failure.send_replace(Some(why));
@@ -178,14 +218,18 @@ impl Hub {
 
     /// Commits one write and returns its answer once it is on disk.
     pub(crate) async fn commit(&self, write: Write) -> Result<Answer, Status> {
+        self.submit(Some(write)).await
+    }
+
+    async fn submit(&self, write: Option<Write>) -> Result<Answer, Status> {
         if self.failed() {
             return Err(Status::unavailable("the store has failed; nothing can be written until the server is restarted"));
         }
         match &self.0.submit {
             Submit::Inline(store) => {
                 let mut store = store.lock().expect("no code panics while it holds the store");
-                let mut answers = self.0.commit_batch(store.as_mut(), vec![write]);
-                answers.pop().expect("one answer per write")
+                let mut answers = self.0.commit_batch(store.as_mut(), write.into_iter().collect());
+                answers.pop().unwrap_or(Ok(Err(Refused::Missing)))
             }
             Submit::Thread(sender) => {
                 let (answer, answered) = oneshot::channel();
@@ -240,17 +284,50 @@ impl Hub {
 }
 
 impl Inner {
+    /// Commits a batch. On a full disk each deletion is committed by itself, with what was set aside for that, and the others
+    /// are told.
     fn commit_batch(&self, store: &mut dyn Store, writes: Vec<Write>) -> Vec<Result<Answer, Status>> {
         let count = writes.len();
+        let deletions: Vec<Option<Write>> = writes.iter().map(|write| write.deletes().then(|| write.clone())).collect();
+        let wait = self.full.borrow().as_ref().is_some_and(|full| full.tried.elapsed() < FULL_RETRY);
+        if !wait {
+            match self.commit_with(store, writes, Room::Free) {
+                Ok(answers) => {
+                    if self.full.borrow().is_some() {
+                        self.full.send_replace(None);
+                        tracing::info!("the disk has room again");
+                    }
+                    return answers.into_iter().map(Ok).collect();
+                }
+                Err(StoreError::Full(_)) => {}
+                Err(error) => return self.fail(&error, count),
+            }
+        }
+        deletions.into_iter().map(|deletion| self.commit_deletion(store, deletion)).collect()
+    }
+
+    fn commit_deletion(&self, store: &mut dyn Store, deletion: Option<Write>) -> Result<Answer, Status> {
+        let refused = || {
+            let why = self.full.borrow().as_ref().map(|full| full.why.clone()).unwrap_or_default();
+            Status::unavailable(why)
+        };
+        match self.commit_with(store, vec![deletion.ok_or_else(refused)?], Room::Reserve) {
+            Ok(mut answers) => Ok(answers.pop().expect("one answer per write")),
+            Err(StoreError::Full(_)) => Err(refused()),
+            Err(error) => self.fail(&error, 1).pop().expect("one answer per write"),
+        }
+    }
+
+    /// Stages a batch, commits it and shows it to everybody, or does nothing at all.
+    fn commit_with(&self, store: &mut dyn Store, writes: Vec<Write>, room: Room) -> Result<Vec<Answer>, StoreError> {
         let (staged, floor) = {
             let shared = self.shared.lock().expect("no code panics while it holds the state");
             (shared.state.stage(self.clock.now(), writes), shared.state.floor())
         };
-        if !staged.changes.is_empty() {
-            let started = std::time::Instant::now();
-            if let Err(error) = store.commit(&staged.changes, floor) {
-                return self.fail(&error, count);
-            }
+        // Without changes nothing needs to be written, unless it is to find out whether it could be.
+        if !staged.changes.is_empty() || self.full.borrow().is_some() {
+            let started = Instant::now();
+            store.commit(&staged.changes, floor, room).inspect_err(|error| self.note_full(error))?;
             let took = started.elapsed();
             tracing::trace!(target: "hop", writes = count, took_us = took.as_micros(), "commit");
             self.metrics.committed(staged.changes.len(), took, store.bytes());
@@ -266,7 +343,17 @@ impl Inner {
         }
         self.metrics.revision(revision);
         self.revision.send_replace(revision);
-        answers.into_iter().map(Ok).collect()
+        Ok(answers)
+    }
+
+    fn note_full(&self, error: &StoreError) {
+        if !matches!(error, StoreError::Full(_)) {
+            return;
+        }
+        let why = error.to_string();
+        if self.full.send_replace(Some(Full { why, tried: Instant::now() })).is_none() {
+            tracing::error!(%error, "nothing but deletions can be written");
+        }
     }
 
     /// A failed commit is final: retrying an fsync can report success for data that was lost.
@@ -319,13 +406,15 @@ impl Watcher {
 fn write_loop(inner: &std::sync::Weak<Inner>, mut store: Box<dyn Store>, mut queue: mpsc::Receiver<Pending>) {
     while let Some(first) = queue.blocking_recv() {
         let Some(inner) = inner.upgrade() else { return };
-        let mut writes = vec![first.write];
-        let mut waiting = vec![first.answer];
-        while writes.len() < BATCH_WRITES
-            && let Ok(pending) = queue.try_recv()
-        {
-            writes.push(pending.write);
-            waiting.push(pending.answer);
+        let mut writes = Vec::new();
+        let mut waiting = Vec::new();
+        let mut next = Some(first);
+        while let Some(Pending { write, answer }) = next {
+            if let Some(write) = write {
+                writes.push(write);
+                waiting.push(answer);
+            }
+            next = if writes.len() < BATCH_WRITES { queue.try_recv().ok() } else { None };
         }
         let answers = inner.commit_batch(store.as_mut(), writes);
         for (answer, waiting) in answers.into_iter().zip(waiting) {

@@ -49,6 +49,7 @@ pub(crate) struct Metrics {
     commit_seconds: Histogram,
     batch_size: Histogram,
     revision: Gauge<i64, AtomicI64>,
+    fallbacks: Counter,
     store_bytes: Gauge<i64, AtomicI64>,
     watch_overflows: Counter,
     collected: Counter,
@@ -79,6 +80,9 @@ impl Metrics {
         registry.register("lifesign_store_batch_size", "Writes per batch", batch_size.clone());
         let revision = Gauge::default();
         registry.register("lifesign_store_revision", "The revision of the store", revision.clone());
+        let fallbacks = Counter::default();
+        let text = "Starts at which the last commit of the store did not hold and was left out";
+        registry.register("lifesign_store_fallbacks", text, fallbacks.clone());
         let store_bytes = Gauge::default();
         registry.register("lifesign_store_bytes", "Size of the store on disk", store_bytes.clone());
         let delivery_seconds = durations();
@@ -100,6 +104,7 @@ impl Metrics {
             commit_seconds,
             batch_size,
             revision,
+            fallbacks,
             store_bytes,
             watch_overflows,
             collected,
@@ -125,6 +130,10 @@ impl Metrics {
 
     pub(crate) fn revision(&self, revision: u64) {
         self.revision.set(i64::try_from(revision).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn fallbacks(&self, count: u64) {
+        self.fallbacks.inc_by(count);
     }
 
     pub(crate) fn watch_overflow(&self) {

@@ -13,8 +13,6 @@ use rcgen::{
 };
 use registry::authz;
 
-use crate::files::{read_private, write_private};
-
 /// How long the authority is good.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long the server's and the clients' certificates are good.
@@ -104,11 +102,13 @@ impl Authority {
         if !certificate_path.exists() || !key_path.exists() {
             let key = KeyPair::generate().map_err(bad(&key_path))?;
             let certificate = authority_params().self_signed(&key).map_err(bad(&certificate_path))?;
-            write_private(&key_path, key.serialize_pem().as_bytes()).map_err(bad_file(&key_path))?;
-            write_private(&certificate_path, certificate.pem().as_bytes()).map_err(bad_file(&certificate_path))?;
+            runtime::files::write_private(&key_path, key.serialize_pem().as_bytes()).map_err(bad_file(&key_path))?;
+            runtime::files::write_private(&certificate_path, certificate.pem().as_bytes())
+                .map_err(bad_file(&certificate_path))?;
         }
-        let certificate = read_private(&certificate_path).map_err(bad_file(&certificate_path))?;
-        let key = KeyPair::from_pem(&read_private(&key_path).map_err(bad_file(&key_path))?).map_err(bad(&key_path))?;
+        let certificate = std::fs::read_to_string(&certificate_path).map_err(bad_file(&certificate_path))?;
+        let key =
+            KeyPair::from_pem(&std::fs::read_to_string(&key_path).map_err(bad_file(&key_path))?).map_err(bad(&key_path))?;
         let issuer = Issuer::from_ca_cert_pem(&certificate, key).map_err(bad(&certificate_path))?;
         Ok(Authority { folder, certificate, issuer })
     }

@@ -11,7 +11,6 @@ use ring::signature::{
 };
 use serde_json::Value;
 
-use crate::files::{read_private, write_private};
 use crate::pki::PkiError;
 
 /// The same for every token, so it is compared, not parsed: no other algorithm can slip in.
@@ -32,9 +31,9 @@ impl Signer {
         let bad = |error| PkiError::Certificate { path: shown.clone(), error };
         if !path.exists() {
             let key = KeyPair::generate().map_err(bad)?;
-            write_private(&path, key.serialize_pem().as_bytes()).map_err(bad_file)?;
+            runtime::files::write_private(&path, key.serialize_pem().as_bytes()).map_err(bad_file)?;
         }
-        let key = KeyPair::from_pem(&read_private(&path).map_err(bad_file)?).map_err(bad)?;
+        let key = KeyPair::from_pem(&std::fs::read_to_string(&path).map_err(bad_file)?).map_err(bad)?;
         Signer::new(&key).ok_or_else(|| bad(rcgen::Error::CouldNotParseKeyPair))
     }
 

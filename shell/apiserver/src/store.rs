@@ -1,6 +1,7 @@
 //! Where committed changes go: a small trait, a file on disk, and nothing at all for tests.
 
 mod contents;
+mod disk;
 mod file;
 mod memory;
 mod preview;
@@ -40,19 +41,49 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
+    /// The disk has no room left. Nothing was written; what is stored is intact.
+    #[error("the disk of {0} is full; free some space, or delete objects")]
+    Full(String),
     /// The disk or the file system failed.
     #[error("the store failed: {0}")]
     Failed(String),
+}
+
+/// Where the room for a commit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// What is free.
+    Free,
+    /// What was set aside for deletions. The history is forgotten, to make room.
+    Reserve,
+}
+
+/// The last commit of a file did not hold: what it said was left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// Changes up to this revision are there.
+    pub kept: u64,
+    /// Revisions go on after this one, which is past everything that was ever given out.
+    pub resumed: u64,
 }
 
 /// A place for committed changes. `commit` returns only when everything is safe from a crash.
 pub trait Store: Send + 'static {
     /// Reads everything back.
     fn load(&mut self, limits: WindowLimits) -> Result<State, StoreError>;
-    /// Writes a batch of changes, all or none, and forgets history up to `floor`, a bounded amount at a time.
-    fn commit(&mut self, changes: &[Arc<Change>], floor: u64) -> Result<(), StoreError>;
+    /// Writes a batch of changes, all or none, and forgets history up to `floor`, a bounded amount at a time. After
+    /// [`StoreError::Full`] it can be called again; without changes it only finds out whether there is room.
+    fn commit(&mut self, changes: &[Arc<Change>], floor: u64, room: Room) -> Result<(), StoreError>;
     /// Returns the size on disk.
     fn bytes(&self) -> u64;
+    /// Returns what was lost when the store was opened.
+    fn fallback(&self) -> Option<Fallback> {
+        None
+    }
+    /// Returns how often something was lost in the life of the store.
+    fn fallbacks(&self) -> u64 {
+        0
+    }
 }
 
 /// Rebuilds the window of changes from an undo log: for each revision what was there before.

@@ -4,6 +4,7 @@ mod clock;
 mod drive;
 mod events;
 mod fence;
+pub mod files;
 mod informer;
 mod metrics;
 mod object;

@@ -106,7 +106,7 @@ impl Plane {
     /// Starts a server with the data of the one before.
     pub(crate) async fn return_server(&mut self) {
         let path = self.folder.path().join("store");
-        apiserver::make_private_folder(&path).unwrap();
+        runtime::files::make_private_folder(&path).unwrap();
         let store = loop {
             match FileStore::open(&path) {
                 Err(StoreError::Locked(_)) => tokio::time::sleep(Duration::from_millis(5)).await,

@@ -9,18 +9,24 @@ use registry::query::Parameters;
 use crate::reply::{self, Reply};
 use crate::request::Route;
 use crate::server::Server;
+use crate::store::Fallback;
 
 /// Answers `/livez`, `/readyz`, `/healthz`, and one check of them.
 pub(crate) fn health(server: &Server, route: &Route, parameters: &Parameters) -> Reply {
     let Route::Health(which, only) = route else { return reply::text(StatusCode::NOT_FOUND, "404 page not found\n") };
     let (which, only) = (*which, only.as_str());
     let ready = which == "readyz";
-    let mut checks = vec![("ping", None), ("store-writable", server.0.hub.failed().then_some("the disk has failed"))];
+    let hub = &server.0.hub;
+    let told = |problem: bool, text: &str| problem.then(|| text.to_owned());
+    let mut checks = vec![("ping", None)];
     if ready {
+        // A restart does not help against a full disk: it is no matter of life.
+        checks.push(("store-writable", told(hub.failed(), "the disk has failed").or_else(|| hub.full())));
         let synced = server.0.synced.load(Ordering::Relaxed);
-        checks.push(("controllers-synced", (!synced).then_some("the server's own controllers have not seen everything yet")));
-        let stopping = server.0.stopping.load(Ordering::Relaxed);
-        checks.push(("shutdown", stopping.then_some("the server is stopping")));
+        checks.push(("controllers-synced", told(!synced, "the server's own controllers have not seen everything yet")));
+        checks.push(("shutdown", told(server.0.stopping.load(Ordering::Relaxed), "the server is stopping")));
+    } else {
+        checks.push(("store-writable", told(hub.failed(), "the disk has failed")));
     }
     let excluded: Vec<&str> = parameters.all("exclude").collect();
     checks.retain(|(name, _)| !excluded.contains(name) && (only.is_empty() || only == *name));
@@ -34,12 +40,22 @@ pub(crate) fn health(server: &Server, route: &Route, parameters: &Parameters) ->
     let mut text = String::new();
     for (name, problem) in &checks {
         match problem {
-            None => text.push_str(&format!("[+]{name} ok\n")),
+            None => text.push_str(&format!("[+]{name} ok{}\n", remark(server, name))),
             Some(problem) => text.push_str(&format!("[-]{name} failed: {problem}\n")),
         }
     }
     text.push_str(&format!("{which} check {}\n", if good { "passed" } else { "failed" }));
     reply::text(if good { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, text)
+}
+
+/// Returns what somebody should know about a check that passes.
+fn remark(server: &Server, check: &str) -> String {
+    let fallback = server.0.hub.fallback().filter(|_| check == "store-writable");
+    fallback.map_or_else(String::new, |Fallback { kept, resumed }| {
+        format!(
+            " (at the start the last commit did not hold: changes after revision {kept} that it had are lost, revisions go on after {resumed})"
+        )
+    })
 }
 
 /// Answers `/metrics`.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use registry::state::{Key, State, Stored, Templates, WindowLimits};
 
+use super::file::REVISIONS_BLOCK;
 use super::rows::{decode_row, decode_stored};
-use super::{LogRow, rebuild};
+use super::{Fallback, LogRow, rebuild};
 
 pub(super) const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -19,8 +20,12 @@ pub(super) struct Contents {
     objects: BTreeMap<Key, Arc<Stored>>,
     templates: Templates,
     log: Vec<LogRow>,
-    revision: u64,
-    floor: u64,
+    pub(super) revision: u64,
+    pub(super) floor: u64,
+    /// No revision above this one was ever given out.
+    pub(super) reserved: u64,
+    /// How often the last commit did not hold.
+    pub(super) fallbacks: u64,
 }
 
 impl Contents {
@@ -29,13 +34,22 @@ impl Contents {
         meta(read, "format")
     }
 
+    /// Returns the revision of a database.
+    pub(super) fn revision(database: &Database) -> Result<u64, redb::Error> {
+        Ok(meta(&database.begin_read()?, "revision")?.unwrap_or(0))
+    }
+
     /// Reads everything; an error says what cannot be read.
     pub(super) fn read(read: &ReadTransaction) -> Result<Contents, String> {
         let text = |error: redb::Error| error.to_string();
         let number = |name| Ok::<u64, String>(meta(read, name).map_err(text)?.unwrap_or(0));
         let mut templates = Templates::default();
         let (objects, log) = (objects(read, &mut templates)?, log(read, &mut templates)?);
-        let contents = Contents { objects, templates, log, revision: number("revision")?, floor: number("floor")? };
+        let revision = number("revision")?;
+        // A file of the time before blocks were reserved: no batch is larger than a block.
+        let reserved = meta(read, "reserved").map_err(text)?.unwrap_or(revision + REVISIONS_BLOCK);
+        let (floor, fallbacks) = (number("floor")?, number("fallbacks")?);
+        let contents = Contents { objects, templates, log, revision, floor, reserved, fallbacks };
         let latest = contents.objects.values().map(|stored| stored.revision).max().unwrap_or(0);
         if latest > contents.revision {
             return Err(format!("an object has revision {latest}, the store has {}", contents.revision));
@@ -43,14 +57,18 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Returns the oldest change that the file still has, less one.
-    pub(super) fn trimmed(&self) -> u64 {
-        self.log.first().map_or(self.floor, |row| row.revision.saturating_sub(1))
+    /// Goes on past everything that was ever given out. Whoever knows a later state than this one must ask again.
+    pub(super) fn resume(&mut self) -> Fallback {
+        let fallback = Fallback { kept: self.revision, resumed: self.reserved + 1 };
+        self.log.clear();
+        (self.revision, self.floor) = (fallback.resumed, fallback.resumed);
+        self.fallbacks += 1;
+        fallback
     }
 
     /// Returns the state that was stored.
     pub(super) fn into_state(self, limits: WindowLimits) -> State {
-        let Contents { objects, templates, log, revision, floor } = self;
+        let Contents { objects, templates, log, revision, floor, .. } = self;
         let window = rebuild(&objects, log.into_iter().filter(|row| row.revision > floor).collect());
         let floor = window.first().map_or(revision, |change| change.revision - 1).max(floor);
         State::restore(revision, objects, floor, window, limits).with_templates(templates)

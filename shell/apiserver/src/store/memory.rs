@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use registry::state::{Change, State, WindowLimits};
 
-use super::{Store, StoreError};
+use super::{Room, Store, StoreError};
 
 /// Keeps nothing.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ impl Store for MemoryStore {
         Ok(State::restore(0, [], 0, Vec::new(), limits))
     }
 
-    fn commit(&mut self, _changes: &[Arc<Change>], _floor: u64) -> Result<(), StoreError> {
+    fn commit(&mut self, _changes: &[Arc<Change>], _floor: u64, _room: Room) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -20,10 +20,37 @@ use super::StoreError;
 use super::contents::Contents;
 use super::file::{CACHE_BYTES, FORMAT};
 
+/// Where the file says which of its two commit slots is the newer one, and whether it was closed; redb's format, version 3.
+const STATE_OFFSET: u64 = 9;
+/// The file was not closed.
+const RECOVERY_REQUIRED: u8 = 2;
+/// The newer slot is known to hold: the older one is not looked at.
+const TWO_PHASE_COMMIT: u8 = 4;
+
 /// Reads a whole file, or says why it cannot be used.
 pub(super) fn look(path: &Path) -> Result<Contents, StoreError> {
     // The database trusts some of its own pages so much that it panics when they are damaged.
     quietly(|| read(path)).unwrap_or_else(|what| Err(StoreError::Damaged { path: path.display().to_string(), what }))
+}
+
+/// Returns whether the newest commit of a file that was not closed does not hold, so that the database goes back to the one
+/// before. That is how a commit looks that a crash cut short, which nobody was told of; and how one looks that was
+/// acknowledged and damaged since.
+pub(super) fn falls_back(path: &Path) -> Result<bool, StoreError> {
+    let failed = |error: io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
+    let preview = Preview::open(path).map_err(failed)?;
+    let mut state = [0];
+    preview.read(STATE_OFFSET, &mut state).map_err(failed)?;
+    if state[0] & RECOVERY_REQUIRED == 0 {
+        return Ok(false);
+    }
+    // Told that the newer slot must hold, the database refuses a file in which it does not.
+    preview.write(STATE_OFFSET, &[state[0] | TWO_PHASE_COMMIT]).map_err(failed)?;
+    let holds = quietly(|| {
+        let opened = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(preview);
+        opened.is_ok_and(|mut database| database.check_integrity().is_ok_and(|good| good))
+    });
+    Ok(!holds.unwrap_or(false))
 }
 
 /// Runs something whose panic is an answer, not a mistake of ours: it is returned and not printed.
