@@ -93,8 +93,9 @@ fn links(pod: &Value) -> bool {
 fn base(pod: &Value, surroundings: &Surroundings, user: Option<u32>) -> BTreeMap<String, String> {
     let mut env = surroundings.base.clone();
     if user.is_some() {
-        // The home of whoever started lifesign is not theirs.
+        // The home of whoever started lifesign is not theirs, and they may not enter its data directory.
         env.insert("HOME".to_owned(), "/".to_owned());
+        env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
     }
     for (name, value) in [
         ("POD_IP", surroundings.pod_ip.as_str()),

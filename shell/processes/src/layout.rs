@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use runtime::files::write_private;
+
 use crate::state::instance_dir;
 
 /// The file in the directory of an instance that says that it was stopped because the agent stopped.
@@ -94,7 +96,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 /// Notes that an instance is stopped because the agent stops, so that the next agent does not judge it by its exit code.
 pub fn mark_interrupted(instance: &Path) {
     // Without the mark the exit code decides: no harm for nearly every container.
-    if let Err(error) = std::fs::write(instance.join(INTERRUPTED), b"") {
+    if let Err(error) = write_private(&instance.join(INTERRUPTED), b"") {
         tracing::warn!(path = %instance.display(), %error, "a container cannot be marked as interrupted");
     }
 }

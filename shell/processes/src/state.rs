@@ -18,6 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use machine::Time;
+use runtime::files::create_beside;
 use rustix::fs::FlockOperation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -249,10 +250,14 @@ impl StateDir {
     }
 
     fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
-        let fresh = self.0.join(format!("{name}.new"));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-        file.write_all(&serde_json::to_vec(value)?)?;
-        std::fs::rename(fresh, self.0.join(name))
+        let place = self.0.join(name);
+        let (fresh, mut file) = create_beside(&place)?;
+        let written = file.write_all(&serde_json::to_vec(value)?).and_then(|()| std::fs::rename(&fresh, place));
+        if written.is_err() {
+            // What is half written helps nobody; the error that matters is the first one.
+            let _ = std::fs::remove_file(fresh);
+        }
+        written
     }
 }
 

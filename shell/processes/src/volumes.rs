@@ -6,7 +6,7 @@
 mod files;
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path};
 
 use api::json::{get, int, items, text};
@@ -55,7 +55,11 @@ pub fn prepare(
         }
         let target = dir.join(name);
         let io = |source| VolumeError::Io { volume: name.to_owned(), source };
-        match content(pod, volume, references, surroundings)? {
+        let content = content(pod, volume, references, surroundings)?;
+        if !matches!(content, Content::InPlace) {
+            check_reachable(pod, name, dir, surroundings)?;
+        }
+        match content {
             Content::InPlace => {}
             Content::Empty => {
                 warnings.extend(unlimited(name, volume));
@@ -132,8 +136,7 @@ fn project(
 /// Checks that a hostPath is used where it is, and makes it if it is to be made.
 fn host_path(pod: &Value, volume: &str, source: &Value) -> Result<(), ConfigError> {
     let path = text(source, &["path"]);
-    let containers = ["initContainers", "containers"].into_iter().flat_map(|kind| items(pod, &["spec", kind]));
-    for mount in containers.flat_map(|container| items(container, &["volumeMounts"])) {
+    for mount in containers(pod).flat_map(|container| items(container, &["volumeMounts"])) {
         if text(mount, &["name"]) != volume {
             continue;
         }
@@ -183,11 +186,48 @@ fn unlimited(name: &str, volume: &Value) -> Option<String> {
     (!limits.is_empty()).then(|| format!("volume {name:?} is a plain directory; not enforced: {}", limits.join(", ")))
 }
 
+/// Returns the containers of the pod.
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    ["initContainers", "containers"].into_iter().flat_map(|kind| items(pod, &["spec", kind]))
+}
+
+/// Returns the user or group of a container, where it is not lifesign's own.
+fn other_id(pod: &Value, container: &Value, field: &str, own: u32) -> Option<u32> {
+    let asked = int(container, &["securityContext", field]).or_else(|| int(pod, &["spec", "securityContext", field]));
+    asked.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != own)
+}
+
 /// Returns whether a container of the pod runs as another user than lifesign.
 fn others_run(pod: &Value, surroundings: &Surroundings) -> bool {
-    let containers = ["initContainers", "containers"].into_iter().flat_map(|kind| items(pod, &["spec", kind]));
-    let asked = containers.filter_map(|container| int(container, &["securityContext", "runAsUser"]));
-    asked.chain(int(pod, &["spec", "securityContext", "runAsUser"])).any(|user| user != i64::from(surroundings.uid))
+    containers(pod).any(|container| other_id(pod, container, "runAsUser", surroundings.uid).is_some())
+}
+
+/// Refuses a volume that a container mounts and its user cannot reach, because a folder above it is not theirs to enter.
+fn check_reachable(pod: &Value, volume: &str, dir: &Path, surroundings: &Surroundings) -> Result<(), VolumeError> {
+    for container in containers(pod) {
+        let mounts = items(container, &["volumeMounts"]).iter().any(|mount| text(mount, &["name"]) == volume);
+        let Some(user) = other_id(pod, container, "runAsUser", surroundings.uid).filter(|user| mounts && *user != 0) else {
+            continue;
+        };
+        let group = other_id(pod, container, "runAsGroup", surroundings.gid).unwrap_or(surroundings.gid);
+        let closed = dir.ancestors().find(|folder| !may_enter(folder, user, group));
+        if let Some(folder) = closed {
+            let (volume, container) = (volume.to_owned(), text(container, &["name"]).to_owned());
+            return Err(ConfigError::Unreachable { volume, container, user, path: folder.display().to_string() }.into());
+        }
+    }
+    Ok(())
+}
+
+fn may_enter(folder: &Path, user: u32, group: u32) -> bool {
+    // What cannot be asked about is not what keeps anybody out.
+    let Ok(metadata) = std::fs::metadata(folder) else { return true };
+    let right = match (metadata.uid() == user, metadata.gid() == group) {
+        (true, _) => 0o100,
+        (false, true) => 0o010,
+        (false, false) => 0o001,
+    };
+    metadata.permissions().mode() & right != 0
 }
 
 /// Returns the group that owns the volumes.

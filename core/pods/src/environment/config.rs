@@ -119,6 +119,20 @@ pub enum ConfigError {
         /// What was asked for.
         type_: String,
     },
+    /// A volume that the user of a container cannot reach.
+    #[error(
+        "volume {volume:?}: container {container:?} runs as user {user}, which may not enter {path:?}; remove runAsUser, or use a hostPath with path equal to mountPath"
+    )]
+    Unreachable {
+        /// The volume.
+        volume: String,
+        /// The container.
+        container: String,
+        /// Its user.
+        user: u32,
+        /// The folder where it ends.
+        path: String,
+    },
     /// A path that leads out of the volume.
     #[error("volume {volume:?}: path {path:?} must be relative and must not contain '..'")]
     Path {

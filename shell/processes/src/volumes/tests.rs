@@ -131,3 +131,30 @@ fn other_kinds_are_refused() {
     let message = refused(json!({"name": "v", "persistentVolumeClaim": {"claimName": "x"}}), json!([]));
     assert!(message.contains("persistentVolumeClaim is not supported for pods that are processes; use emptyDir"), "{message}");
 }
+
+#[test]
+fn a_user_who_cannot_reach_a_volume_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("pods/u1/volumes");
+    let pod = |user: u32, mounts: Value| {
+        json!({"spec": {
+            "securityContext": {"runAsUser": user},
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{"name": "main", "volumeMounts": mounts}],
+        }})
+    };
+    let mounted = json!([{"name": "v", "mountPath": "/v"}]);
+    let own = rustix::process::geteuid().as_raw();
+    let root = Surroundings { uid: own, gid: rustix::process::getegid().as_raw(), ..Surroundings::default() };
+    let other = own + 12_345;
+    let prepare = |pod: &Value| prepare(pod, &dir, &References::default(), &root);
+    let said = prepare(&pod(other, mounted.clone())).unwrap_err().to_string();
+    let closed = folder.path().display().to_string();
+    assert!(said.contains(&format!("runs as user {other}, which may not enter {closed:?}")), "{said}");
+    // Nobody is kept from what they do not use, and the owner from nothing.
+    prepare(&pod(other, json!([]))).unwrap();
+    prepare(&pod(own, mounted.clone())).unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711)).unwrap();
+    let reachable = folder.path().ancestors().skip(1).all(|above| may_enter(above, other, 12_345));
+    assert_eq!(prepare(&pod(other, mounted)).is_ok(), reachable, "with a way to it");
+}
