@@ -20,7 +20,7 @@ use registry::state::{Change, ChangeType, State, WindowLimits};
 use runtime::files::{create_beside, open_private, tidy_private_folder};
 
 use super::contents::{Contents, LOG, META, OBJECTS};
-use super::disk::{Disk, RealDisk, is_full};
+use super::disk::{Disk, RESERVE_BYTES, RealDisk, is_full};
 use super::rows::{encode_row, encode_stored};
 use super::{Fallback, Room, Store, StoreError, preview};
 
@@ -49,6 +49,8 @@ pub struct FileStore {
     in_file: u64,
     /// Whether the last commit found no room, and whether a deletion has made some since.
     full: Option<Freed>,
+    /// Whether room for deletions is set aside.
+    set_aside: bool,
     fallback: Option<Fallback>,
     fallbacks: u64,
     /// Held as long as the store is open; another process is told so.
@@ -109,6 +111,7 @@ impl FileStore {
             written,
             in_file,
             full: None,
+            set_aside: false,
             fallback: None,
             _lock: lock,
         };
@@ -124,10 +127,17 @@ impl FileStore {
     }
 
     /// Sets room aside for deletions on a full disk; without it they may have to wait.
-    fn set_room_aside(&self) {
-        if let Err(error) = self.disk.set_aside(&self.reserve()) {
-            tracing::warn!(%error, "no room can be set aside for deletions on a full disk");
+    fn set_room_aside(&mut self) {
+        match self.disk.set_aside(&self.reserve()) {
+            Ok(()) => self.set_aside = true,
+            Err(error) => tracing::warn!(%error, "no room can be set aside for deletions on a full disk"),
         }
+    }
+
+    /// Gives back the room that was set aside.
+    fn use_room_aside(&mut self) -> Result<(), StoreError> {
+        self.set_aside = false;
+        self.disk.give_back(&self.reserve()).map(drop).map_err(|error| self.failed(&error))
     }
 
     fn reserve(&self) -> PathBuf {
@@ -291,12 +301,13 @@ impl Store for FileStore {
                 return Err(self.is_full());
             }
             Room::Free => {}
-            Room::Reserve => drop(self.disk.give_back(&self.reserve()).map_err(|error| self.failed(&error))?),
+            Room::Reserve => self.use_room_aside()?,
         }
         match self.write(changes, floor, room) {
             Ok(()) if room == Room::Reserve => self.full = self.full.map(|_| true),
             Ok(()) => {
-                if self.full.take().is_some() {
+                self.full = None;
+                if !self.set_aside && self.disk.available(&self.path) > 2 * RESERVE_BYTES {
                     self.set_room_aside();
                 }
             }
