@@ -124,7 +124,8 @@ async fn a_commit_that_does_not_hold_is_told_and_no_revision_is_used_twice() {
     let next = stored["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     assert!(next > last, "{next} after {last}");
     // Whoever saw the lost change starts over.
-    let watch = client.call("GET", &format!("{CONFIGMAPS}?watch=1&timeoutSeconds=1&resourceVersion={last}"), &Value::Null);
+    let path = format!("{CONFIGMAPS}?watch=1&timeoutSeconds=1&resourceVersion={last}");
+    let watch = client.call("GET", &path, &Value::Null);
     assert!(text(watch.await.unwrap()).contains("\"code\":410"));
 }
 

@@ -329,7 +329,7 @@ impl Inner {
             let started = Instant::now();
             store.commit(&staged.changes, floor, room).inspect_err(|error| self.note_full(error))?;
             let took = started.elapsed();
-            tracing::trace!(target: "hop", writes = count, took_us = took.as_micros(), "commit");
+            tracing::trace!(target: "hop", changes = staged.changes.len(), took_us = took.as_micros(), "commit");
             self.metrics.committed(staged.changes.len(), took, store.bytes());
         }
         let (next, changes, answers) = staged.into_parts();
