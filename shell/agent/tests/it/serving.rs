@@ -136,7 +136,7 @@ async fn a_pod_is_probed_on_its_own_address_from_start_to_drain() {
         let dir = running.dir().path().to_owned();
         until("the line LISTEN", || log_text(&dir).contains("stdout F LISTEN ")).await;
         let probe = executor(http_probe(), ip, running);
-        assert_eq!(probe.run(LONG).await.outcome, Outcome::Success);
+        assert_eq!(probe.run(None, LONG).await.outcome, Outcome::Success);
         let address = probe.address().unwrap();
         assert_eq!(owner(address.ip(), address.port(), &running.processes()).unwrap(), Owner::Pod);
     }
@@ -162,22 +162,22 @@ async fn commands_of_probes_run_in_the_container() {
         let command = command.iter().map(|word| (*word).to_owned()).collect();
         executor(Probe { exec: Some(ExecAction { command }), ..Probe::default() }, "", &running)
     };
-    let report = probe(&["echo", "$(COLOR) $$(COLOR) $(NONE)"]).run(LONG).await;
+    let report = probe(&["echo", "$(COLOR) $$(COLOR) $(NONE)"]).run(None, LONG).await;
     assert_eq!((report.outcome, report.marker_message().as_str()), (Outcome::Success, "green $(COLOR) $(NONE)\n"));
-    let report = probe(&["sh", "-c", "echo sick >&2; exit 1"]).run(LONG).await;
+    let report = probe(&["sh", "-c", "echo sick >&2; exit 1"]).run(None, LONG).await;
     assert_eq!((report.outcome, report.message.as_str()), (Outcome::Failure, "sick\n"));
-    assert_eq!(probe(&["no-such-command"]).run(LONG).await.outcome, Outcome::Failure);
-    let report = probe(&["sleep", "1000"]).run(Duration::from_millis(300)).await;
+    assert_eq!(probe(&["no-such-command"]).run(None, LONG).await.outcome, Outcome::Failure);
+    let report = probe(&["sleep", "1000"]).run(None, Duration::from_millis(300)).await;
     assert_eq!(report.message, "command timed out after 300ms");
     assert_eq!(report.outcome, Outcome::Failure);
 
     // Killed with its container, it says nothing about it.
     let hanging = probe(&["sleep", "1000"]);
-    let hanging = tokio::spawn(async move { hanging.run(LONG).await });
+    let hanging = tokio::spawn(async move { hanging.run(None, LONG).await });
     until("the command", || running.processes().len() == 2).await;
     running.kill_all().await.unwrap();
     let report = hanging.await.unwrap();
     assert_eq!((report.outcome, report.message.as_str()), (Outcome::Error, "the container is gone"));
-    assert_eq!(probe(&["true"]).run(LONG).await.outcome, Outcome::Error);
+    assert_eq!(probe(&["true"]).run(None, LONG).await.outcome, Outcome::Error);
     assert!(support::is_gone(running.pid()));
 }
