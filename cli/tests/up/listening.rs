@@ -49,6 +49,7 @@ fn a_late_server_is_ready_when_it_listens_and_sees_one_connection_and_one_reques
 fn nobody_knocks_with_the_gate_off() {
     let up = Up::start_with(&["--second-look=false", "--feature-gates", "ProbeOnListen=false"]);
     up.create_pod(&late("http", &[], json!({"httpGet": {"path": "/ready", "port": 8080}})));
+    up.wait_for(PODS, "http", "running", |pod| pod["status"]["containerStatuses"][0]["state"].get("running").is_some());
     until("it listens", || up.text(&format!("{PODS}/http/log")).contains("LISTEN"));
     let worker = worker(&up, "http");
     assert_eq!((&worker["knocking"], &worker["knocksRefused"]), (&json!(false), &json!(0)), "{worker}");

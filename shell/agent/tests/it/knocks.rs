@@ -143,7 +143,8 @@ async fn nobody_knocks_after_the_end_or_after_it_was_stopped() {
     assert!(refused == 0 && socket.is_none());
     assert!(tokio::time::timeout(Duration::from_millis(100), knocker.next()).await.is_err());
     assert_eq!(knocker.waiting(), 0);
-    assert!((1..=3).contains(&counters.refused.get()), "{}", counters.refused.get());
+    // At 10, 20 and 30 ms; a busy machine may miss some of them.
+    assert!(counters.refused.get() <= 3, "{}", counters.refused.get());
     assert_eq!(knocker.refused(&"short"), counters.refused.get());
 }
 
