@@ -135,6 +135,7 @@ fn other_kinds_are_refused() {
 #[test]
 fn a_user_who_cannot_reach_a_volume_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
     let dir = folder.path().join("pods/u1/volumes");
     let pod = |user: u32, mounts: Value| {
         json!({"spec": {
