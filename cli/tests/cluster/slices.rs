@@ -231,7 +231,7 @@ fn equal_those_of_kube_controller_manager(bed: &Bed) {
     let managers = bed.list(&folder(&namespace.name));
     let manager = |slice: &Value| slice["metadata"]["managedFields"][0]["manager"].clone();
     assert!(
-        managers.iter().all(|slice| manager(slice) == "lifesign"),
+        managers.iter().all(|slice| manager(slice) == "lifesign-endpoint-slice-controller"),
         "{:?}",
         managers.iter().map(manager).collect::<Vec<_>>()
     );
