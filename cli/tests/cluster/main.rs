@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod applying;
 mod bed;
 mod differences;
 mod kubectl;
@@ -28,7 +29,7 @@ type Test = fn(&bed::Bed);
 fn main() -> ExitCode {
     let bed = bed::Bed::found();
     let cases = scripts::run(bed.as_ref());
-    let tests = [kubectl::TESTS, manifests::TESTS, slices::TESTS, markers::TESTS].concat();
+    let tests = [applying::TESTS, kubectl::TESTS, manifests::TESTS, slices::TESTS, markers::TESTS].concat();
     let long = [slices::LONG, markers::LONG, writes::LONG].concat();
     let mut trials: Vec<Trial> = tests.into_iter().map(|(name, test)| trial(bed.as_ref(), name, test)).collect();
     trials.extend(long.into_iter().map(|(name, test)| long_trial(bed.as_ref(), name, test)));
