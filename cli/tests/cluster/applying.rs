@@ -15,6 +15,8 @@ pub(crate) const TESTS: &[(&str, Test)] =
 const SEED: u64 = 17;
 /// How many sequences there are, and how many with `LIFESIGN_TEST_LONG`.
 const SEQUENCES: [u64; 2] = [100, 500];
+/// So often at most a controller is faster than a write.
+const OVERTAKEN_MAX: u32 = 20;
 const STEPS: u64 = 8;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const COLLECTIONS: [&str; 4] = [
@@ -177,7 +179,20 @@ impl Side<'_> {
         (answer.code, answer.json())
     }
 
+    /// Writes, again while a controller of the server was faster: such a conflict disputes no field.
     fn write(&self, write: &Write, collection: &str, name: &str, manager: &str, object: &Value) -> (u16, Value) {
+        let mut tries = 0;
+        loop {
+            let answer = self.write_once(write, collection, name, manager, object);
+            tries += 1;
+            let overtaken = answer.0 == 409 && answer.1["message"].as_str().unwrap_or_default().contains("has been modified");
+            if !overtaken || tries == OVERTAKEN_MAX {
+                return answer;
+            }
+        }
+    }
+
+    fn write_once(&self, write: &Write, collection: &str, name: &str, manager: &str, object: &Value) -> (u16, Value) {
         let place = format!("{collection}/{name}?fieldManager={manager}");
         match write {
             Write::Apply { force } => {
