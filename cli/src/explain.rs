@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::explain::{Options, Report, Severity, explain, table};
 use api::FeatureGates;
 use clap::{Args, ValueEnum};
-use probe::explain::{Options, Report, Severity, explain, table};
 use probe::{NodePolicy, SubSecondProbePolicy};
 use serde_json::Value;
 

@@ -8,7 +8,6 @@
 //! node or the agent causes is never held against the container.
 
 pub mod conditions;
-pub mod explain;
 pub mod http;
 pub mod knocks;
 pub mod notes;

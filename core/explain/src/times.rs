@@ -28,14 +28,14 @@
 //! well again after a loss       Success at most n P later, hanging n G + T, P the period after a loss
 //! ```
 //!
-//! The laws in `laws.rs` hold all of this against [`ContainerProber`](crate::ContainerProber).
+//! The laws in `laws.rs` hold all of this against [`ContainerProber`](probe::ContainerProber).
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::timing::{Progress, SubSecondProbePolicy, Timing};
-use crate::{knocks, schedule};
+use probe::timing::{Progress, SubSecondProbePolicy, Timing};
+use probe::{knocks, schedule};
 
 /// A second look comes this long after the first attempt.
 const LOOK_MS: u64 = 1_000;

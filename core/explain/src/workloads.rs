@@ -7,12 +7,12 @@ use api::{Gate, HandlerKind, ProbeType, json, pod, probe_rules};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::findings::{self, Findings};
-use super::report::{Action, Container, Probe, Severity, Workload};
-use super::times::{Start, Times};
-use super::{Options, container_times, name, namespace};
-use crate::restart::Restarts;
-use crate::timing::NodePolicy;
+use crate::findings::{self, Findings};
+use crate::report::{Action, Container, Probe, Severity, Workload};
+use crate::times::{Start, Times};
+use crate::{Options, container_times, name, namespace};
+use probe::Restarts;
+use probe::timing::NodePolicy;
 
 /// A kill gets at least this long; kubelet.
 const GRACE_SECONDS_MIN: i64 = 2;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use api::{ProbeType, json, pod, probe_rules};
 use serde_json::Value;
 
-use crate::timing::{Defaults, NodePolicy, Timing, knocks};
+use probe::timing::{Defaults, NodePolicy, Timing, knocks};
 
 pub use report::{Action, Finding, Report, Severity, Skipped, Workload};
 pub use table::table;

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::Options;
-use super::findings::span;
-use super::report::{Action, Container, Finding, Probe, Report, Workload};
-use super::timeline::{LEGEND, timeline};
-use super::times::Ready;
+use crate::Options;
+use crate::findings::span;
+use crate::report::{Action, Container, Finding, Probe, Report, Workload};
+use crate::timeline::{LEGEND, timeline};
+use crate::times::Ready;
 
 const HEAD: [&str; 7] = ["PROBE", "HANDLER", "DELAY", "PERIOD", "TIMEOUT", "OK/FAIL", "WHAT IT DOES"];
 

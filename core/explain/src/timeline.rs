@@ -2,10 +2,10 @@
 //!
 //! Every line is at most as wide as asked for, whatever the times are.
 
-use super::report::{Action, Container};
-use super::times::{Start, Times};
+use crate::report::{Action, Container};
+use crate::times::{Start, Times};
 
-use super::findings::span;
+use crate::findings::span;
 
 /// What the characters mean.
 pub(super) const LEGEND: &str =

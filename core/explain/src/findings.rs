@@ -6,10 +6,10 @@ use api::field::{self, Path};
 use api::{Gate, HandlerKind, ProbeType, Selector, duration, json};
 use serde_json::Value;
 
-use super::report::{Finding, Severity};
-use super::workloads::{Read, Subject};
-use super::{Options, Times, name, namespace};
-use crate::timing::SubSecondProbePolicy;
+use crate::report::{Finding, Severity};
+use crate::workloads::{Read, Subject};
+use crate::{Options, Times, name, namespace};
+use probe::timing::SubSecondProbePolicy;
 
 /// A startup budget below this is worth a word when it comes from an offset; as the admission warning.
 const STARTUP_BUDGET_MS_MIN: u64 = 10_000;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::times::{Ready, Span, Times};
+use crate::times::{Ready, Span, Times};
 
 /// The explanation of some objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -3,8 +3,8 @@
 use api::{FeatureGates, Gate};
 use serde_json::json;
 
-use super::*;
-use crate::timing::SubSecondProbePolicy;
+use crate::*;
+use probe::timing::SubSecondProbePolicy;
 
 fn pod(container: Value) -> Value {
     let mut container = container;
@@ -298,7 +298,7 @@ fn no_number_makes_a_table_wider_than_asked_for() {
         for listen_after in [None, Some(Duration::from_millis(1_370)), Some(Duration::MAX)] {
             let options = Options { listen_after, ..options() };
             let report = explain(std::slice::from_ref(&object), &options);
-            let timeline = super::timeline::timeline(&report.workloads[0].containers[0], options.listens_ms(), 90);
+            let timeline = crate::timeline::timeline(&report.workloads[0].containers[0], options.listens_ms(), 90);
             assert!(timeline.iter().all(|line| line.chars().count() <= 91), "{timeline:#?}");
             assert!(table(&report, &options, 100).contains("readiness"));
         }
@@ -313,7 +313,7 @@ fn a_timeline_shows_delays_attempts_and_when_it_is_ready() {
         "livenessProbe": http(json!({"periodSeconds": 3})),
     }));
     let report = explain(&[object], &options());
-    let lines = super::timeline::timeline(&report.workloads[0].containers[0], Some(1_370), 60);
+    let lines = crate::timeline::timeline(&report.workloads[0].containers[0], Some(1_370), 60);
     assert_eq!(
         lines,
         [
@@ -333,7 +333,7 @@ fn knocks_are_told_drawn_and_counted_on() {
     let container = &report.workloads[0].containers[0];
     assert_eq!(container.ready_at_ms, Some(14_330), "a knock, and an attempt one period later");
     assert_eq!(container.ready.and_then(|ready| ready.lag_on_listen_ms), Some(10_010));
-    let lines = super::timeline::timeline(container, options.listens_ms(), 90);
+    let lines = crate::timeline::timeline(container, options.listens_ms(), 90);
     assert_eq!(lines[1], "readiness  |:|:::::|                   R===================|===================|==========");
     let text = table(&report, &options, 100);
     assert!(text.contains("about 10.01s after it listens"), "{text}");

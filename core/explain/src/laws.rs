@@ -1,4 +1,4 @@
-//! The formulas of [`times`](super::times), held against the prober that runs on nodes.
+//! The formulas of [`times`](crate::times), held against the prober that runs on nodes.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use api::{FeatureGates, Gate, ProbeType};
 use machine::Time;
 use proptest::prelude::*;
 
-use super::start;
-use crate::timing::{NodePolicy, SubSecondProbePolicy};
-use crate::{ContainerProber, Effect, Input, Knock, Knocks, Report, Restarts, schedule};
+use crate::start;
+use probe::timing::{NodePolicy, SubSecondProbePolicy};
+use probe::{ContainerProber, Effect, Input, Knock, Knocks, Report, Restarts, schedule};
 
 /// How an attempt that begins now is answered: well or not, and after how many milliseconds.
 type Answer<'a> = &'a mut dyn FnMut(ProbeType, u64) -> (bool, u64);
@@ -255,7 +255,7 @@ fn the_prompt_bound_is_reached() {
     // Right after the attempt at 6 s: the knock at 6.01 s and the attempt at 8.01 s count.
     assert_eq!(start.ready_ms(6_001), Some(8_010));
     let gates = FeatureGates::default().with(Gate::ProbeOnListen, false);
-    let start = super::start(&container, &NodePolicy { gates, ..NodePolicy::default() });
+    let start = crate::start(&container, &NodePolicy { gates, ..NodePolicy::default() });
     // The attempts at 8 s and 10 s count.
     assert_eq!(start.ready_ms(6_001), Some(10_000));
 }

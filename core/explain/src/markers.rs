@@ -5,11 +5,11 @@ use api::{Gate, HandlerKind, LabelSelector, json, marker_rules, pod, probe_rules
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::findings::{self, Findings};
-use super::report::{Action, Container, Probe, Severity, Workload};
-use super::workloads::labels;
-use super::{Options, Times, name, namespace};
-use crate::timing::{Defaults, NodePolicy, Timing};
+use crate::findings::{self, Findings};
+use crate::report::{Action, Container, Probe, Severity, Workload};
+use crate::workloads::labels;
+use crate::{Options, Times, name, namespace};
+use probe::timing::{Defaults, NodePolicy, Timing};
 
 /// Explains a marker; `all` holds the workloads that it may select.
 pub(super) fn explain(object: &Value, all: &[Value], options: &Options) -> Workload {
