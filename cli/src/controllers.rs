@@ -93,7 +93,7 @@ impl ControllersArgs {
         let own = version.contains(OWN_VERSION);
         let clock = crate::config::clock();
         let slices = if self.endpointslice_controller.unwrap_or(own) {
-            self.refuse_rival(&client, &clock).await?;
+            self.refuse_competitor(&client, &clock).await?;
             Some(slices)
         } else {
             None
@@ -104,11 +104,11 @@ impl ControllersArgs {
         let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         // Who insists is not stopped by what he knows.
-        let watch_rival = slices.is_some() && !self.force;
+        let watch_competitor = slices.is_some() && !self.force;
         let (work_clock, work_host) = (clock.clone(), host.clone());
         let workloads = own.then(|| self.feature_gates.clone());
         let config = move |client: Client| ControllersConfig {
-            informers: informers(&client, &metrics.api, watch_rival),
+            informers: informers(&client, &metrics.api, watch_competitor),
             client,
             clock: work_clock,
             host: work_host,
@@ -149,11 +149,11 @@ impl ControllersArgs {
     }
 
     /// Two controllers that write the same slices would undo each other's work for ever.
-    async fn refuse_rival(&self, client: &Client, clock: &Clock) -> Result<(), Failure> {
-        let rival = endpointslices::rival(client, clock.now())
+    async fn refuse_competitor(&self, client: &Client, clock: &Clock) -> Result<(), Failure> {
+        let competitor = endpointslices::competitor(client, clock.now())
             .await
             .map_err(|error| Failure::unreachable(format!("EndpointSlices cannot be listed: {error}")))?;
-        match rival {
+        match competitor {
             Some(slice) if !self.force => Err(Failure::no(format!(
                 "kube-controller-manager wrote the EndpointSlice {slice} within the last minute: two controllers would fight"
             ))
@@ -163,8 +163,8 @@ impl ControllersArgs {
     }
 }
 
-/// Returns what follows the API; with `watch_rival` it keeps the text of slices, which shows who else writes them.
-fn informers(client: &Client, metrics: &runtime::Metrics, watch_rival: bool) -> Informers {
+/// Returns what follows the API; with `watch_competitor` it keeps the text of slices, which shows who else writes them.
+fn informers(client: &Client, metrics: &runtime::Metrics, watch_competitor: bool) -> Informers {
     let informers = Informers::new(client.clone(), metrics.clone());
-    if watch_rival { informers.with_text::<api::EndpointSlice>() } else { informers }
+    if watch_competitor { informers.with_text::<api::EndpointSlice>() } else { informers }
 }

@@ -63,8 +63,8 @@ impl Parts {
                 tokio::select! {
                     ended = self.tasks.ended() => {
                         // Parts that share a token are told together and end in any order.
-                        let told = std::iter::once(&part).chain(&self.parts).any(|told| told.name == ended.part && told.stop.is_cancelled());
-                        if !told || !matches!(ended.why, Why::Returned) {
+                        let asked = std::iter::once(&part).chain(&self.parts).any(|asked| asked.name == ended.part && asked.stop.is_cancelled());
+                        if !asked || !matches!(ended.why, Why::Returned) {
                             failure.get_or_insert(self::failure(ended));
                         }
                     }
@@ -95,9 +95,9 @@ mod tests {
         let (stop, shared) = (CancellationToken::new(), CancellationToken::new());
         let mut parts = Parts::default();
         for (name, seconds) in [("quick", 0), ("slow", 1)] {
-            let told = shared.clone();
+            let asked = shared.clone();
             parts.start(name, shared.clone(), None, async move {
-                told.cancelled().await;
+                asked.cancelled().await;
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
                 Ok(())
             });
@@ -110,9 +110,9 @@ mod tests {
     async fn a_part_that_ends_unasked_is_named() {
         let (stop, other) = (CancellationToken::new(), CancellationToken::new());
         let mut parts = Parts::default();
-        let told = other.clone();
+        let asked = other.clone();
         parts.start("first", other, None, async move {
-            told.cancelled().await;
+            asked.cancelled().await;
             Ok(())
         });
         parts.start("second", CancellationToken::new(), None, async { Ok(()) });

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use api::Pod;
 use machine::Time;
-use runtime::{Clock, Informers, Seen};
+use runtime::{Clock, Informers, WatchEvent};
 use tokio_util::sync::CancellationToken;
 
 /// What was last said of a pod, and since when it is known.
-struct Known {
+struct KnownPod {
     state: String,
     since: Time,
 }
@@ -17,7 +17,7 @@ struct Known {
 /// Tells on stderr what becomes of pods, until told to stop.
 pub(crate) async fn watch(informers: Informers, clock: Clock, stop: CancellationToken) {
     let mut pods = informers.follow::<Pod>();
-    let mut known: BTreeMap<String, Known> = BTreeMap::new();
+    let mut known: BTreeMap<String, KnownPod> = BTreeMap::new();
     loop {
         let seen = tokio::select! {
             () = stop.cancelled() => return,
@@ -25,16 +25,16 @@ pub(crate) async fn watch(informers: Informers, clock: Clock, stop: Cancellation
         };
         let now = clock.now();
         match seen {
-            Seen::ListBegins | Seen::Synced => {}
-            Seen::Deleted(pod) => {
+            WatchEvent::ListBegins | WatchEvent::Synced => {}
+            WatchEvent::Deleted(pod) => {
                 if known.remove(&pod.view.metadata.key()).is_some() {
                     eprintln!("pod {}: gone", pod.view.metadata.key());
                 }
             }
-            Seen::Applied(pod) => {
+            WatchEvent::Applied(pod) => {
                 let state = state(&pod.view);
                 let key = pod.view.metadata.key();
-                let entry = known.entry(key.clone()).or_insert(Known { state: String::new(), since: now });
+                let entry = known.entry(key.clone()).or_insert(KnownPod { state: String::new(), since: now });
                 if entry.state != state {
                     eprintln!("pod {key}: {state} ({} after it appeared)", span(now.since(entry.since)));
                     entry.state = state;

@@ -14,7 +14,7 @@ use testkit::{Suite, Verdict, table};
 
 type Gates = BTreeMap<String, bool>;
 /// The gates of a process, and whether it is a whole plane.
-type Kind = (Gates, bool);
+type ProcessKind = (Gates, bool);
 
 fn main() -> ExitCode {
     let shared = Arc::new(Shared::default());
@@ -44,7 +44,7 @@ fn unique() -> String {
     format!("{:05}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn launch((gates, whole): &Kind) -> Result<Arc<Mutex<Plane>>, String> {
+fn launch((gates, whole): &ProcessKind) -> Result<Arc<Mutex<Plane>>, String> {
     let plane = Plane::new(env!("CARGO_BIN_EXE_lifesign"));
     let mut plane = if *whole { plane.whole() } else { plane };
     start(&mut plane, gates)?;
@@ -59,10 +59,10 @@ fn start(plane: &mut Plane, gates: &Gates) -> Result<(), String> {
 
 /// The processes that cases share, by their gates.
 #[derive(Default)]
-struct Shared(Mutex<BTreeMap<Kind, Arc<Mutex<Plane>>>>);
+struct Shared(Mutex<BTreeMap<ProcessKind, Arc<Mutex<Plane>>>>);
 
 impl Shared {
-    fn plane(&self, kind: &Kind) -> Result<Arc<Mutex<Plane>>, String> {
+    fn plane(&self, kind: &ProcessKind) -> Result<Arc<Mutex<Plane>>, String> {
         let mut planes = self.0.lock().expect("no case panics while it holds the list");
         if let Some(plane) = planes.get(kind) {
             return Ok(Arc::clone(plane));

@@ -6,7 +6,7 @@ use api::{FeatureGates, Gate, json};
 use machine::{Rng, Time};
 use kinds::builtin::{Context, Part};
 use registry::deletion::{self, DeleteOptions};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use kinds::model;
 use registry::patch;
@@ -14,14 +14,14 @@ use registry::ownership::{Owners, Writer};
 use registry::pipeline::{self, World};
 use registry::query::{FieldValidation, Parameters};
 use kinds::resource;
-use registry::state::{Act, Snapshot, State, Stored, WindowLimits, key};
+use registry::state::{Act, Snapshot, RegistryState, Stored, WindowLimits, key};
 use kinds::table;
 use serde_json::{Value, json};
 
 pub(crate) const NOW: Time = Time::from_secs(1_800_000_000);
 const NAMESPACE: &str = "ns";
 
-static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| resource::builtins().into_iter().map(Kind::builtin_kind).collect());
+static KINDS: LazyLock<Vec<ServedKind>> = LazyLock::new(|| resource::builtins().into_iter().map(ServedKind::builtin_kind).collect());
 static GATES: LazyLock<[FeatureGates; 2]> = LazyLock::new(|| {
     let off = Gate::ALL.into_iter().fold(FeatureGates::default(), |gates, gate| gates.with(gate, false));
     [FeatureGates::default(), off]
@@ -36,7 +36,7 @@ static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| {
             stored(json!({"metadata": {"name": "default", "namespace": NAMESPACE}})),
         ),
     ];
-    State::restore(1, objects, 1, Vec::new(), WindowLimits::default()).snapshot()
+    RegistryState::restore(1, objects, 1, Vec::new(), WindowLimits::default()).snapshot()
 });
 
 pub(crate) fn context(gates: &FeatureGates) -> Context<'_> {
@@ -89,7 +89,7 @@ pub fn protobuf(bytes: &[u8]) {
 const OWNERS: Owners<'static> = Owners::Of(Writer { manager: "fuzz", subresource: "" });
 
 /// Creates the object, then updates, lists and deletes it.
-fn write(kind: &Kind, object: Value, gates: &FeatureGates) {
+fn write(kind: &ServedKind, object: Value, gates: &FeatureGates) {
     let world = world(gates);
     let namespace = if kind.resource.namespaced { NAMESPACE } else { "" };
     let Ok(created) = pipeline::create(kind, namespace, object, &OWNERS, &world, &mut Rng::new(7)) else { return };

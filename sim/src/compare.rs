@@ -1,6 +1,6 @@
 //! Which runs belong side by side: the profiles and the states between them, or the candidates for a link.
 
-use profiles::path::State;
+use profiles::path::ClusterState;
 use profiles::preview::between;
 use profiles::{Class, Profile};
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub fn comparison(nodes: usize, days: f64, seed: u64) -> Vec<(String, Scenario)>
         Profile::ALL.into_iter().map(|profile| (profile.name().to_owned(), everyday(profile))).collect();
     let (passed, mut avoided) = between(Profile::Default, Profile::Low);
     // The one that a direct way would lead through.
-    avoided.push(State {
+    avoided.push(ClusterState {
         interval: Profile::Low.values().lease_renew_interval(),
         grace: Profile::Default.values().node_monitor_grace_period,
         toleration_seconds: Profile::Low.values().default_unreachable_toleration_seconds,
@@ -41,11 +41,11 @@ pub fn comparison(nodes: usize, days: f64, seed: u64) -> Vec<(String, Scenario)>
     all
 }
 
-fn name(state: &State) -> String {
+fn name(state: &ClusterState) -> String {
     format!("{}/{}/{}", state.interval.as_secs(), state.grace.as_secs(), state.toleration_seconds)
 }
 
-fn values(state: &State) -> Values {
+fn values(state: &ClusterState) -> Values {
     Values {
         interval: state.interval.as_secs_f64(),
         grace: state.grace.as_secs_f64(),

@@ -65,11 +65,11 @@ impl Rollout {
             if plan.done {
                 return false;
             }
-            if !plan.leg_done {
+            if !plan.stage_done {
                 self.under_way = plan.next;
                 return true;
             }
-            self.request.applied = plan.leg;
+            self.request.applied = plan.stage;
         }
     }
 

@@ -57,9 +57,9 @@ pub struct Values {
     pub grace: f64,
     /// How often that is checked.
     pub monitor_period: f64,
-    /// How long pods bear a node that is not ready.
+    /// How long pods tolerate a node that is not ready.
     pub not_ready: i64,
-    /// How long pods bear a node that is unreachable.
+    /// How long pods tolerate a node that is unreachable.
     pub unreachable: i64,
     /// Attempts per heartbeat.
     pub attempts: u32,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use machine::Time;
 use profiles::hazard::{Class, chances};
-use profiles::path::State;
+use profiles::path::ClusterState;
 
 use crate::output::{ClassSeconds, StateOutput};
 
@@ -25,14 +25,14 @@ pub(crate) struct Stats {
 
 #[derive(Clone, Debug)]
 struct StateCount {
-    state: State,
+    state: ClusterState,
     time: Duration,
     false_not_ready: u64,
     false_evictions: u64,
 }
 
 impl Stats {
-    pub(crate) fn new(states: impl Iterator<Item = State>) -> Stats {
+    pub(crate) fn new(states: impl Iterator<Item = ClusterState>) -> Stats {
         let mut stats = Stats {
             false_not_ready: Vec::new(),
             false_evictions: Vec::new(),
@@ -53,7 +53,7 @@ impl Stats {
         stats
     }
 
-    fn state(&mut self, state: State) -> usize {
+    fn state(&mut self, state: ClusterState) -> usize {
         self.states.iter().position(|count| count.state == state).unwrap_or_else(|| {
             self.states.push(StateCount { state, time: Duration::ZERO, false_not_ready: 0, false_evictions: 0 });
             self.states.len() - 1
@@ -61,7 +61,7 @@ impl Stats {
     }
 
     /// The values in force for a node have changed.
-    pub(crate) fn enter(&mut self, node: usize, state: State, now: Time) {
+    pub(crate) fn enter(&mut self, node: usize, state: ClusterState, now: Time) {
         let (before, since) = self.now[node];
         self.states[before].time += now.since(since);
         self.now[node] = (self.state(state), now);
@@ -86,7 +86,7 @@ impl Stats {
         }
         let mut seconds = ClassSeconds::default();
         let states = self.states.iter().map(|count| {
-            let State { interval, grace, toleration_seconds } = count.state;
+            let ClusterState { interval, grace, toleration_seconds } = count.state;
             let class = Class::of(interval, grace);
             let in_class = match class {
                 Class::Safe => &mut seconds.safe,

@@ -22,7 +22,7 @@ use nodes::beats::{self, Beats};
 use nodes::monitor::{self, Monitor, NodeId, Ready};
 use nodes::taints::HealthTaint;
 use nodes::tolerations::{Defaults, missing};
-use profiles::path::State;
+use profiles::path::ClusterState;
 
 use crate::faults::{Faults, Spans};
 use crate::link::{NodeLink, span};
@@ -239,7 +239,7 @@ impl World {
                 Node::new(name, zone, outages, deaths, beats.interval, &mut rng)
             })
             .collect();
-        let state = State { interval: beats.interval, grace: config.grace, toleration_seconds: values.unreachable };
+        let state = ClusterState { interval: beats.interval, grace: config.grace, toleration_seconds: values.unreachable };
         let rollout = Rollout::new(start, nodes.iter().map(|node| node.name.to_string()));
         Ok(World {
             now: Time::ZERO,

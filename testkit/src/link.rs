@@ -18,10 +18,10 @@ const RETRANSMIT_FIRST: Duration = Duration::from_millis(500);
 /// A link to one server.
 pub struct Link {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<LinkState>,
 }
 
-struct State {
+struct LinkState {
     delay_us: AtomicU64,
     /// Parts of a million.
     loss: AtomicU64,
@@ -36,7 +36,7 @@ impl Link {
     pub fn open(server: SocketAddr, seed: u64) -> std::io::Result<Link> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State {
+        let state = Arc::new(LinkState {
             delay_us: AtomicU64::new(0),
             loss: AtomicU64::new(0),
             random: AtomicU64::new(seed.wrapping_mul(2).wrapping_add(1)),
@@ -93,7 +93,7 @@ impl Drop for Link {
     }
 }
 
-impl State {
+impl LinkState {
     /// Draws whether a segment is lost.
     fn lost(&self) -> bool {
         let step = |seed: u64| seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -116,7 +116,7 @@ impl State {
 }
 
 /// Carries one connection in both directions until either end closes it.
-fn carry(near: TcpStream, server: SocketAddr, state: &Arc<State>) {
+fn carry(near: TcpStream, server: SocketAddr, state: &Arc<LinkState>) {
     state.travel(RETRANSMIT_FIRST);
     let Ok(far) = TcpStream::connect(server) else { return };
     let (Ok(near_in), Ok(far_in)) = (near.try_clone(), far.try_clone()) else { return };
@@ -126,7 +126,7 @@ fn carry(near: TcpStream, server: SocketAddr, state: &Arc<State>) {
     let _ = answers.join();
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
+fn pump(mut from: TcpStream, mut to: TcpStream, state: &LinkState) {
     let mut segment = [0; 16 * 1024];
     while let Ok(count) = from.read(&mut segment) {
         if count == 0 {

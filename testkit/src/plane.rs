@@ -95,8 +95,8 @@ impl Plane {
         let mut command = Command::new(&self.binary);
         command.args(["profile", "set", profile, "--wait", "--timeout", "5m", "--kubeconfig"]).arg(self.kubeconfig());
         let output = command.output().map_err(|error| format!("{}: {error}", self.binary.display()))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() { Ok(()) } else { Err(format!("profile {profile}: {said}\nlog:\n{}", self.log())) }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("profile {profile}: {stderr}\nlog:\n{}", self.log())) }
     }
 
     /// Returns the data directory.

@@ -47,7 +47,7 @@ const WRONG: &str = "- {name: deliberately wrong, given: [1, 2], expect: {sum: 4
 /// A run of the runner: whether it passed, and what it said.
 struct Run {
     passed: bool,
-    said: String,
+    output: String,
 }
 
 impl Run {
@@ -73,16 +73,16 @@ impl Run {
             .env("PWD", folders.path())
             .output()
             .expect("this file can be run");
-        Run { passed: out.status.success(), said: String::from_utf8_lossy(&out.stdout).into_owned() }
+        Run { passed: out.status.success(), output: String::from_utf8_lossy(&out.stdout).into_owned() }
     }
 
     /// Checks the verdict, and that every one of the texts was said.
     fn expect(&self, passed: bool, texts: &[&str]) -> Verdict {
         if self.passed != passed {
-            return Err(format!("passed is {}: {}", self.passed, self.said));
+            return Err(format!("passed is {}: {}", self.passed, self.output));
         }
-        match texts.iter().find(|text| !self.said.contains(**text)) {
-            Some(text) => Err(format!("it does not say {text:?}: {}", self.said)),
+        match texts.iter().find(|text| !self.output.contains(**text)) {
+            Some(text) => Err(format!("it does not say {text:?}: {}", self.output)),
             None => Ok(()),
         }
     }

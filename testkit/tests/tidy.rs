@@ -1,5 +1,6 @@
 //! What the compiler does not see: files that no module reaches, vectors that nobody runs, cores that touch the world.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use testkit::{table, vectors};
@@ -188,4 +189,126 @@ fn no_unfinished_marks() {
         found.extend(marks.iter().filter(|mark| text.contains(**mark)).map(|mark| format!("{}: {mark}", path.display())));
     }
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// Identifiers that name a thing by a picture where Kubernetes has a word: who knows the API does not search for them.
+const NOT_PLAIN: &[&str] = &[
+    "Anybody",
+    "Bearing",
+    "Census",
+    "Door",
+    "Fate",
+    "Flight",
+    "Flights",
+    "Keeper",
+    "Leg",
+    "Letter",
+    "Mail",
+    "Note",
+    "NoteType",
+    "Past",
+    "Said",
+    "Sameness",
+    "Standing",
+    "Surround",
+    "Surroundings",
+    "Team",
+    "Told",
+    "Trouble",
+    "Turn",
+    "Under",
+    "Unit",
+    "Whose",
+    "Wish",
+    "bearing",
+    "borne",
+    "census",
+    "door",
+    "doors",
+    "fate",
+    "fates",
+    "flight",
+    "flights",
+    "house",
+    "keeper",
+    "leg",
+    "letter_box",
+    "mail",
+    "rival",
+    "rivals",
+    "rooms",
+    "said",
+    "sameness",
+    "standing",
+    "surround",
+    "surroundings",
+    "told",
+    "trouble",
+    "troubles",
+    "unbooked",
+    "whose",
+    "wish",
+    "wishes",
+];
+
+/// Where a name is not ours: the label of a metric.
+const NOT_OURS: &[(&str, &str)] = &[("shell/controllers/src/profile/metrics.rs", "leg")];
+
+#[test]
+fn names_are_words_of_kubernetes_and_no_pictures() {
+    let mut found = Vec::new();
+    for path in files(&root(), "rs") {
+        let shown = path.strip_prefix(root()).expect("it lies below").display().to_string();
+        let words = identifiers(&read(&path));
+        let refused = NOT_PLAIN.iter().filter(|word| words.contains(**word) && !NOT_OURS.contains(&(shown.as_str(), **word)));
+        found.extend(refused.map(|word| format!("{shown}: {word}")));
+    }
+    assert_eq!(found, Vec::<String>::new(), "the glossary of ARCHITECTURE.md has the words that are ours");
+}
+
+/// Returns the identifiers of a source: what is neither comment nor text.
+fn identifiers(source: &str) -> BTreeSet<String> {
+    let mut code = String::new();
+    let mut rest = source;
+    while let Some(at) = rest.find(['/', '"', '\'']) {
+        let (before, here) = rest.split_at(at);
+        code.push_str(before);
+        let hashes = before.len() - before.trim_end_matches('#').len();
+        let raw = before.trim_end_matches('#').ends_with('r');
+        let length = match here.as_bytes() {
+            [b'/', b'/', ..] => here.find('\n').unwrap_or(here.len()),
+            [b'"', ..] if raw => {
+                let end = format!("\"{}", "#".repeat(hashes));
+                here[1..].find(&end).map_or(here.len(), |found| 1 + found + end.len())
+            }
+            [b'"', ..] => closing(here, '"'),
+            [b'\'', b'\\', ..] => closing(here, '\''),
+            // A character; a lifetime has no second quote where one would be.
+            [b'\'', ..] => {
+                here[1..].chars().next().filter(|c| here[1 + c.len_utf8()..].starts_with('\'')).map_or(1, |c| c.len_utf8() + 2)
+            }
+            _ => 1,
+        };
+        code.push(' ');
+        rest = &here[length..];
+    }
+    code.push_str(rest);
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Returns the length of a quoted text that may have escapes.
+fn closing(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, c)| {
+        let found = *c == quote && !escaped;
+        escaped = *c == '\\' && !escaped;
+        found
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+#[test]
+fn identifiers_are_what_is_neither_comment_nor_text() {
+    let source = "fn a<'b>(c: &'b str) { // door\n d(\"fate \\\" leg\", 'e', r#\"wish \" told\"#, '\\'', f) }";
+    assert_eq!(identifiers(source).into_iter().collect::<Vec<_>>(), ["a", "b", "c", "d", "f", "fn", "r", "str"]);
 }

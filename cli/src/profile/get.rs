@@ -5,7 +5,7 @@ use api::config_node::{
     ANNOTATION_UNREACHABLE_SECONDS, ConfigNode, NAME,
 };
 use clap::Args;
-use runtime::{Scope, Seen};
+use runtime::{Scope, WatchEvent};
 use serde_json::{Value, json};
 
 use super::api::ApiArgs;
@@ -126,7 +126,7 @@ impl StatusArgs {
                         () = stop.cancelled() => return Ok(()),
                         seen = events.next() => seen,
                     };
-                    if let Seen::Applied(object) = seen
+                    if let WatchEvent::Applied(object) = seen
                         && status_table(&object.view) != last
                     {
                         last = status_table(&object.view);

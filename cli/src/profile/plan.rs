@@ -135,7 +135,7 @@ fn as_json(preview: &Preview) -> Value {
         })
     };
     let steps = preview.steps.iter().map(|line| {
-        json!({"leg": line.leg.name(), "step": line.step.to_string(), "kind": line.step.kind().name(),
+        json!({"leg": line.stage.name(), "step": line.step.to_string(), "kind": line.step.kind().name(),
             "name": line.step.name(), "after": situation(&line.after)})
     });
     let avoided = preview.avoided.iter().map(|avoided| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::Lease;
 use clap::Args;
 use machine::Time;
-use runtime::{Clock, Seen};
+use runtime::{Clock, WatchEvent};
 use sim::{Gaps, Latency, Length, Link, Outage, Scope};
 
 use super::api::ApiArgs;
@@ -130,7 +130,7 @@ impl RecommendArgs {
                 () = clock.sleep_until(Some(until)) => break,
                 seen = leases.next() => seen,
             };
-            let Seen::Applied(lease) = seen else { continue };
+            let WatchEvent::Applied(lease) = seen else { continue };
             let (spec, now) = (&lease.view.spec, clock.now());
             if let Some(duration) = spec.duration() {
                 interval = api::lease::interval_of(duration);

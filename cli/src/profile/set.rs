@@ -7,7 +7,7 @@ use api::config_node::{
 };
 use clap::Args;
 use profiles::Target;
-use runtime::{Scope, Seen};
+use runtime::{Scope, WatchEvent};
 use serde_json::json;
 
 use super::api::{Api, ApiArgs};
@@ -79,12 +79,12 @@ pub(super) async fn wait_for(api: &Api, wanted: &str, cluster: &ConfigNode, time
         .unwrap_or_else(|_| Err(Failure::no("not in force yet").hint("look at `lifesign profile status`")))
 }
 
-/// Waits until a wish is in force everywhere, telling what happens.
+/// Waits until the desired profile is in force everywhere, printing what happens.
 async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> {
     let mut events = runtime::watch::<ConfigNode>(&api.0, Scope::fields(format!("metadata.name={NAME}")));
-    let mut told: Vec<String> = Vec::new();
+    let mut printed: Vec<String> = Vec::new();
     loop {
-        let Seen::Applied(object) = events.next().await else { continue };
+        let WatchEvent::Applied(object) = events.next().await else { continue };
         let cluster = &object.view;
         let annotation = |name: &str| cluster.metadata.annotations.get(name).map_or("", String::as_str);
         if profiles::status::generation(&cluster.metadata) != generation {
@@ -94,8 +94,8 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
         let lines = conditions.iter().filter(|condition| condition.type_ == "Complete");
         let lines: Vec<String> =
             lines.map(|condition| format!("{}: {}: {}", condition.owner, condition.reason, condition.message)).collect();
-        lines.iter().filter(|line| !told.contains(line)).for_each(|line| eprintln!("{line}"));
-        told = lines;
+        lines.iter().filter(|line| !printed.contains(line)).for_each(|line| eprintln!("{line}"));
+        printed = lines;
         if annotation(ANNOTATION_ROLLED_BACK_GENERATION) == generation {
             let failed = conditions.iter().find(|condition| condition.type_ == "Degraded" && condition.status == "True");
             let why = failed.map_or("a part of the plane failed", |condition| condition.reason.as_str());

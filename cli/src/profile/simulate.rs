@@ -160,8 +160,8 @@ pub(super) fn simulate_all(scenarios: &[(String, Scenario)]) -> Result<Vec<Outpu
 }
 
 /// Returns a scenario and its index, the last one first: those that a comparison ends with take longest.
-fn from_the_end<T>(all: &[T], turn: usize) -> Option<(usize, &T)> {
-    let index = all.len().checked_sub(turn + 1)?;
+fn from_the_end<T>(all: &[T], nth: usize) -> Option<(usize, &T)> {
+    let index = all.len().checked_sub(nth + 1)?;
     Some((index, &all[index]))
 }
 

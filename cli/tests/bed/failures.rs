@@ -145,11 +145,11 @@ fn owned(cluster: &Value, owner: &str, type_: &str) -> (String, String) {
 fn a_rollout_that_loses_nodes_goes_back_to_default_until_it_is_tried_again() {
     let bed = Bed::start(4, SPEED);
     // Paused, so that it cannot be over before the nodes are lost; that counts all the same.
-    let wish = json!({
+    let desired = json!({
         "metadata": {"annotations": {"lifesign.dev/paused": "true"}},
         "spec": {"workerLatencyProfile": "MediumUpdateAverageReaction"},
     });
-    bed.call("PATCH", CLUSTER, &wish);
+    bed.call("PATCH", CLUSTER, &desired);
     bed.until("the rollout is paused", || {
         let (status, reason) = owned(&bed.get(CLUSTER), "MachineConfigOperator", "Progressing");
         (status == "False" && reason == "RolloutPaused").then_some(())
@@ -162,7 +162,7 @@ fn a_rollout_that_loses_nodes_goes_back_to_default_until_it_is_tried_again() {
     assert_eq!(owned(&cluster, "MachineConfigOperator", "Degraded").1, "NodesLostDuringRollout");
     let (status, reason) = owned(&cluster, "KubeAPIServerOperator", "Degraded");
     assert!(status == "False" && ["RollingBackToDefault", "RolledBackToDefault"].contains(&reason.as_str()), "{reason}");
-    assert_eq!(cluster["spec"]["workerLatencyProfile"], "MediumUpdateAverageReaction", "the wish is not touched");
+    assert_eq!(cluster["spec"]["workerLatencyProfile"], "MediumUpdateAverageReaction", "the spec is not touched");
     assert!(cluster["metadata"]["annotations"]["lifesign.dev/rolled-back-generation"].is_string(), "{cluster:#}");
     bed.until("it is said", || bed.events().contains(&"LatencyProfileRolledBack".to_owned()).then_some(()));
     bed.agents[2..].iter().for_each(|agent| agent.link.mend());

@@ -87,8 +87,8 @@ impl Bed {
         let mut child = command.spawn().expect("kubectl starts");
         child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Runs the script of the bed.
@@ -100,17 +100,17 @@ impl Bed {
     /// Installs the definitions of our kinds.
     pub(crate) fn install_definitions(&self) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
-        let (good, said) = self.kubectl(&["apply", "--validate=strict", "-f", folder], "");
-        assert!(good, "{said}");
-        let (good, said) = self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "-f", folder], "");
-        assert!(good, "{said}");
+        let (good, output) = self.kubectl(&["apply", "--validate=strict", "-f", folder], "");
+        assert!(good, "{output}");
+        let (good, output) = self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "-f", folder], "");
+        assert!(good, "{output}");
     }
 
     /// Removes the definitions of our kinds, and waits until they are gone.
     pub(crate) fn remove_definitions(&self) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
-        let (good, said) = self.kubectl(&["delete", "--timeout=60s", "-f", folder], "");
-        assert!(good, "{said}");
+        let (good, output) = self.kubectl(&["delete", "--timeout=60s", "-f", folder], "");
+        assert!(good, "{output}");
     }
 
     /// Makes a namespace that goes with what is returned.

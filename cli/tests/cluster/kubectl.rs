@@ -191,11 +191,11 @@ fn says_the_same_of_both_servers(bed: &Bed) {
     bed.until("the service account", |_| ours.says("get serviceaccount default", "").starts_with("exit 0").then_some(()));
     let mut wrong = Vec::new();
     for (line, stdin, difference) in COMMANDS {
-        let (expected, said) = (theirs.says(line, stdin), ours.says(line, stdin));
+        let (expected, output) = (theirs.says(line, stdin), ours.says(line, stdin));
         let known = !difference.is_empty();
-        if known == (expected == said) {
+        if known == (expected == output) {
             let heading = if known { "no longer differs" } else { "differs" };
-            wrong.push(format!("kubectl {line} {heading}\n--- kube-apiserver\n{expected}--- lifesign\n{said}"));
+            wrong.push(format!("kubectl {line} {heading}\n--- kube-apiserver\n{expected}--- lifesign\n{output}"));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), COMMANDS.len(), wrong.join("\n"));

@@ -35,13 +35,13 @@ fn examples_are_accepted(bed: &Bed) {
     for name in names {
         let path = root().join("examples").join(&name);
         let apply = |validate: &str| bed.kubectl(&["apply", validate, "--dry-run=server", "-f", path.to_str().unwrap()], "");
-        let (good, said) = apply("--validate=strict");
+        let (good, output) = apply("--validate=strict");
         match OWN_FIELDS.iter().find(|(of, _)| *of == name) {
-            None => assert!(good, "{name}: {said}"),
+            None => assert!(good, "{name}: {output}"),
             Some((_, field)) => {
-                assert!(!good && said.matches("unknown field").count() == 1 && said.contains(field), "{name}: {said}");
-                let (good, said) = apply("--validate=warn");
-                assert!(good && said.contains(field), "{name}: {said}");
+                assert!(!good && output.matches("unknown field").count() == 1 && output.contains(field), "{name}: {output}");
+                let (good, output) = apply("--validate=warn");
+                assert!(good && output.contains(field), "{name}: {output}");
             }
         }
     }
@@ -67,10 +67,10 @@ fn definitions_hold_what_they_promise(bed: &Bed) {
         ("{tcpSocket: {port: 1}, periodMilliseconds: -900}", 1, Some("the effective period must be at least")),
         ("{tcpSocket: {port: 1}, periodMilliseconds: -800}", 1, None),
     ] {
-        let (good, said) = apply(&marker(probe, count));
+        let (good, output) = apply(&marker(probe, count));
         match wanted {
-            None => assert!(good, "{count} of {probe}: {said}"),
-            Some(wanted) => assert!(!good && said.contains(wanted), "{count} of {probe}: {said}"),
+            None => assert!(good, "{count} of {probe}: {output}"),
+            Some(wanted) => assert!(!good && output.contains(wanted), "{count} of {probe}: {output}"),
         }
     }
 }

@@ -71,8 +71,8 @@ fn a_missing_definition_is_said_once_and_awaited(bed: &Bed) {
     controllers.says(bed, "CustomResourceDefinition is missing");
     // Longer than several attempts.
     std::thread::sleep(std::time::Duration::from_secs(8));
-    let said = controllers.log().matches("CustomResourceDefinition is missing").count();
-    assert!(said <= 2, "one line for each kind: {}", controllers.log());
+    let lines = controllers.log().matches("CustomResourceDefinition is missing").count();
+    assert!(lines <= 2, "one line for each kind: {}", controllers.log());
     bed.install_definitions();
     let namespace = bed.namespace("awaited");
     let markers = format!("/apis/apps.kruise.io/v1alpha1/namespaces/{}/podprobemarkers", namespace.name);

@@ -243,7 +243,7 @@ fn equal_those_of_kube_controller_manager(bed: &Bed) {
 /// Two that write the same slices would undo each other's work for ever: ours sees it, says who the other is, and stops.
 fn another_controller_that_comes_later_is_left_alone(bed: &Bed) {
     let off = TheirsOff::new(bed);
-    let namespace = bed.namespace("rivals");
+    let namespace = bed.namespace("competitors");
     let cluster_wide = make(bed, &namespace.name);
     let ours = Running::controllers(bed.kubeconfig(), &["--endpointslice-controller", "--force"]);
     settled(bed, &namespace.name);

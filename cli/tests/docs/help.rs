@@ -73,7 +73,7 @@ fn a_wrong_command_line_is_exit_2_and_talks_on_stderr() {
 fn an_unknown_gate_is_refused_with_the_known_ones() {
     let home = tempfile::tempdir().unwrap();
     let out = lifesign(home.path()).args(["apiserver", "--feature-gates", "Nope=true"]).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let output = String::from_utf8_lossy(&out.stderr).into_owned();
     let known = [
         "EndpointSliceTerminatingCondition",
         "PreferSameTrafficDistribution",
@@ -82,7 +82,7 @@ fn an_unknown_gate_is_refused_with_the_known_ones() {
         "SubSecondProbes",
     ];
     for name in known.into_iter().chain(["Nope"]) {
-        assert!(said.contains(name), "{said}");
+        assert!(output.contains(name), "{output}");
     }
 }
 

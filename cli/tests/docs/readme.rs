@@ -113,7 +113,7 @@ fn in_root(home: &Path, arguments: &[&str]) -> Command {
 struct Serving {
     child: Child,
     url: String,
-    said: Receiver<String>,
+    output: Receiver<String>,
 }
 
 impl Serving {
@@ -133,7 +133,7 @@ impl Serving {
             let _ = send.send(rest);
         });
         let line = receive.recv_timeout(PATIENCE).unwrap_or_default();
-        let mut serving = Serving { child, url: String::new(), said: receive };
+        let mut serving = Serving { child, url: String::new(), output: receive };
         match line.trim_end().strip_prefix("ready ") {
             Some(url) => serving.url = url.to_owned(),
             None => panic!(
@@ -151,7 +151,7 @@ impl Serving {
             .status()
             .expect("there is a shell");
         assert!(interrupted.success());
-        self.said.recv_timeout(PATIENCE).expect("it stops");
+        self.output.recv_timeout(PATIENCE).expect("it stops");
         let status = self.child.wait().expect("it is our child");
         assert!(status.success(), "it stopped with {status}");
     }

@@ -34,11 +34,11 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 /// An API that looks like that of a cluster.
 struct Front {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<FrontState>,
 }
 
 #[derive(Default)]
-struct State {
+struct FrontState {
     /// How long ago kube-controller-manager wrote the slices; `None`: it never did.
     written: Mutex<Option<Duration>>,
     /// Requests that would change something.
@@ -52,7 +52,7 @@ impl Front {
         let client = Arc::new(Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap());
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(FrontState::default());
         let front = Front { address, state: Arc::clone(&state) };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -92,7 +92,7 @@ impl Front {
 }
 
 /// Passes a request on; what is listed of slices says who wrote them.
-async fn pass(client: &Client, request: Request<Incoming>, state: &State) -> Response<BoxBody<Bytes, hyper::Error>> {
+async fn pass(client: &Client, request: Request<Incoming>, state: &FrontState) -> Response<BoxBody<Bytes, hyper::Error>> {
     let (parts, body) = request.into_parts();
     let target = parts.uri.path_and_query().unwrap().as_str().to_owned();
     let body = body.collect().await.unwrap().to_bytes();
@@ -146,11 +146,11 @@ impl Running {
     fn start(mut command: Command) -> Running {
         let mut running = Running { child: command.spawn().unwrap(), metrics: None };
         let mut lines = BufReader::new(running.child.stderr.take().unwrap());
-        let mut said = String::new();
+        let mut output = String::new();
         while running.metrics.is_none() {
             let mut line = String::new();
-            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended: {said}");
-            said.push_str(&line);
+            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended: {output}");
+            output.push_str(&line);
             let address = line.trim_end().split_once("metrics on http://").map(|(_, address)| address);
             running.metrics = address.map(|address| address.strip_suffix("/metrics").unwrap().parse().unwrap());
         }
@@ -236,10 +236,10 @@ async fn it_refuses_to_fight_the_controller_of_a_cluster() {
     front.kube_controller_manager_wrote(Duration::ZERO);
     let mut command = front.controllers(&plane, &[]);
     let refused = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(1), "{said}");
+    let output = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{output}");
     for part in ["kube-controller-manager wrote the EndpointSlice default/theirs", "-endpointslice-controller", "--force"] {
-        assert!(said.contains(part), "{part} is not in: {said}");
+        assert!(output.contains(part), "{part} is not in: {output}");
     }
     assert_eq!(front.writes(), [""; 0], "nothing is written, not even a lease");
     assert_eq!(names(&client, LEASES).await, [""; 0]);

@@ -28,7 +28,7 @@ const KILL_AFTER_MAX: Duration = Duration::from_millis(10);
 
 /// What a writer knows of one of its objects.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Known {
+struct KnownObject {
     /// The last acknowledged state: version counter and resourceVersion; `None`: it is not there.
     state: Option<(u64, u64)>,
     /// A write without an answer: the counter it would leave, or `None` for a deletion.
@@ -41,7 +41,7 @@ type Acknowledged = BTreeMap<u64, (String, u64)>;
 /// What all writers know, and the acknowledged writes of the round.
 #[derive(Default)]
 struct Model {
-    objects: BTreeMap<String, Known>,
+    objects: BTreeMap<String, KnownObject>,
     acknowledged: Acknowledged,
     /// The largest revision that any answer has shown.
     revision: u64,
@@ -137,7 +137,7 @@ async fn write(client: Client, writer: usize, model: Arc<Mutex<Model>>, stop: Ar
         let mut model = held(&model);
         let version = answered["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
         let state = next.map(|counter| (counter, version.expect("a stored object has a version")));
-        model.objects.insert(name.clone(), Known { state, asked: None });
+        model.objects.insert(name.clone(), KnownObject { state, asked: None });
         if let Some((counter, version)) = state {
             let twice = model.acknowledged.insert(version, (name, counter));
             assert_eq!(twice, None, "revision {version} was given out twice");
@@ -180,7 +180,7 @@ fn check_state(list: &Value, model: &mut Model) {
         let as_asked = known.asked.is_some_and(|asked| asked == found.map(|(counter, _)| counter));
         assert!(as_acknowledged || as_asked, "{name}: found {found:?}, known {known:?}");
         assert!(found.is_none_or(|(_, version)| version <= revision), "{name}: {found:?} is ahead of {revision}");
-        *known = Known { state: found, asked: None };
+        *known = KnownObject { state: found, asked: None };
     }
     for name in stored.keys() {
         assert!(model.objects.contains_key(*name), "{name}: nobody wrote it");

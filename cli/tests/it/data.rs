@@ -38,17 +38,20 @@ fn refusal(plane: &Plane) -> String {
 fn assert_refused(plane: &Plane, bytes: &[u8], how: &str) {
     let path = plane.data_dir().join("store.redb");
     std::fs::write(&path, bytes).unwrap();
-    let said = refusal(plane);
-    assert!(said.contains(how) && said.contains(&path.display().to_string()), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    let output = refusal(plane);
+    assert!(output.contains(how) && output.contains(&path.display().to_string()), "{output}");
+    assert!(!output.contains("panicked"), "{output}");
     assert!(std::fs::read(&path).unwrap() == bytes, "the file was changed");
 }
 
 #[tokio::test]
 async fn a_second_process_is_refused() {
     let plane = Plane::started(LIFESIGN);
-    let said = refusal(&plane);
-    assert!(said.contains("in use by another process") && said.contains(&plane.data_dir().display().to_string()), "{said}");
+    let output = refusal(&plane);
+    assert!(
+        output.contains("in use by another process") && output.contains(&plane.data_dir().display().to_string()),
+        "{output}"
+    );
     let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
     assert_eq!(client.call("GET", "/readyz", &Value::Null).await.unwrap().code, 200, "the first one goes on");
 }
@@ -168,8 +171,8 @@ fn a_folder_of_somebody_else_is_refused_and_left_alone() {
     std::fs::create_dir(plane.data_dir()).unwrap();
     std::fs::write(plane.data_dir().join("letter"), "dear").unwrap();
     std::fs::set_permissions(plane.data_dir(), PermissionsExt::from_mode(0o755)).unwrap();
-    let said = refusal(&plane);
-    assert!(said.contains("others may enter it (mode 755)") && said.contains("--data-dir"), "{said}");
+    let output = refusal(&plane);
+    assert!(output.contains("others may enter it (mode 755)") && output.contains("--data-dir"), "{output}");
     assert_eq!(std::fs::read_dir(plane.data_dir()).unwrap().count(), 1);
 }
 
@@ -184,8 +187,8 @@ fn set_format(path: &Path, format: u64) {
 fn a_folder_that_cannot_be_written_is_named() {
     let plane = Plane::new(LIFESIGN);
     std::fs::write(plane.data_dir(), "a file where the folder should be").unwrap();
-    let said = refusal(&plane);
-    assert!(said.contains(&plane.data_dir().display().to_string()) && said.contains("--data-dir"), "{said}");
+    let output = refusal(&plane);
+    assert!(output.contains(&plane.data_dir().display().to_string()) && output.contains("--data-dir"), "{output}");
 }
 
 #[test]

@@ -32,9 +32,9 @@ pub(crate) fn two_managers_share_an_object_and_conflicts_are_named() {
     assert!(!kubectl.run("get configmap shared -o yaml").contains("managedFields"), "hidden unless asked for");
 
     let other = config(json!({"k": "2"}));
-    let said = kubectl.try_run_with("apply --server-side --field-manager=other -f -", &other);
-    assert!(!said.good, "{}", said.stdout);
-    assert!(said.stderr.contains("conflict with \"kubectl\"") && said.stderr.contains(".data.k"), "{}", said.stderr);
+    let output = kubectl.try_run_with("apply --server-side --field-manager=other -f -", &other);
+    assert!(!output.good, "{}", output.stdout);
+    assert!(output.stderr.contains("conflict with \"kubectl\"") && output.stderr.contains(".data.k"), "{}", output.stderr);
     kubectl.run_with("apply --server-side --field-manager=other --force-conflicts -f -", &other);
     assert_eq!(owners(&kubectl), [entry("kubectl", "Apply", &["f:own"]), entry("other", "Apply", &["f:k"])]);
 
@@ -52,12 +52,12 @@ pub(crate) fn diff_and_dry_run_show_what_an_apply_would_do_and_do_nothing() {
     kubectl.run_with("apply --server-side --dry-run=server -f -", &first);
     assert!(kubectl.refused("get configmap shared").contains("not found"));
     kubectl.run_with("apply --server-side -f -", &first);
-    let said = kubectl.try_run_with("diff --server-side -f -", &config(json!({"k": "2"})));
+    let output = kubectl.try_run_with("diff --server-side -f -", &config(json!({"k": "2"})));
     assert!(
-        !said.good && said.stdout.contains("-  k: \"1\"") && said.stdout.contains("+  k: \"2\""),
+        !output.good && output.stdout.contains("-  k: \"1\"") && output.stdout.contains("+  k: \"2\""),
         "{}{}",
-        said.stdout,
-        said.stderr
+        output.stdout,
+        output.stderr
     );
     let version = || kubectl.run("get configmap shared -o jsonpath={.metadata.resourceVersion}");
     let before = version();

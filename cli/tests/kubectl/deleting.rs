@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{Kubectl, pod};
 
 /// Returns what kubectl says it has deleted. Since 1.34 it also names the namespace.
-fn deleted(said: &str) -> Vec<&str> {
-    said.lines().map(|line| line.split(" deleted").next().unwrap_or_default()).collect()
+fn deleted(output: &str) -> Vec<&str> {
+    output.lines().map(|line| line.split(" deleted").next().unwrap_or_default()).collect()
 }
 
 pub(crate) fn a_pod_goes_with_grace_or_by_force() {

@@ -50,7 +50,7 @@ struct Kubectl {
 }
 
 /// What a command said.
-struct Said {
+struct CommandOutput {
     stdout: String,
     stderr: String,
     good: bool,
@@ -72,12 +72,12 @@ impl Kubectl {
     }
 
     /// Runs a command line (words, quoted with ' where they have blanks).
-    fn try_run(&self, line: &str) -> Said {
+    fn try_run(&self, line: &str) -> CommandOutput {
         self.try_run_with(line, "")
     }
 
     /// Runs a command line with a text on stdin.
-    fn try_run_with(&self, line: &str, stdin: &str) -> Said {
+    fn try_run_with(&self, line: &str, stdin: &str) -> CommandOutput {
         let mut child = self
             .command(line)
             .stdin(Stdio::piped())
@@ -88,7 +88,7 @@ impl Kubectl {
         child.stdin.take().expect("stdin is piped").write_all(stdin.as_bytes()).expect("kubectl reads");
         let output = child.wait_with_output().expect("kubectl ends");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Said { stdout: text(&output.stdout), stderr: text(&output.stderr), good: output.status.success() }
+        CommandOutput { stdout: text(&output.stdout), stderr: text(&output.stderr), good: output.status.success() }
     }
 
     /// Runs a command that must succeed and returns what it printed.
@@ -98,16 +98,16 @@ impl Kubectl {
 
     /// Runs a command with a text on stdin that must succeed.
     fn run_with(&self, line: &str, stdin: &str) -> String {
-        let said = self.try_run_with(line, stdin);
-        assert!(said.good, "kubectl {line}\n{}{}\n{}", said.stdout, said.stderr, self.plane.log());
-        said.stdout
+        let output = self.try_run_with(line, stdin);
+        assert!(output.good, "kubectl {line}\n{}{}\n{}", output.stdout, output.stderr, self.plane.log());
+        output.stdout
     }
 
     /// Runs a command that must fail and returns its complaint.
     fn refused(&self, line: &str) -> String {
-        let said = self.try_run(line);
-        assert!(!said.good, "kubectl {line} should fail\n{}", said.stdout);
-        said.stderr
+        let output = self.try_run(line);
+        assert!(!output.good, "kubectl {line} should fail\n{}", output.stdout);
+        output.stderr
     }
 
     /// Returns a table with its columns told apart, ages and addresses hidden.

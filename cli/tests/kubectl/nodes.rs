@@ -36,8 +36,8 @@ pub(crate) fn drain_evicts_the_pods_of_a_node() {
     kubectl.running_pod("far", "n2");
     let refused = kubectl.refused("drain n1");
     assert!(refused.contains("cannot delete Pods that declare no controller"), "{refused}");
-    let said = kubectl.run("drain n1 --force --grace-period=0 --timeout=30s");
-    assert!(said.contains("pod/web evicted") && said.ends_with("node/n1 drained\n"), "{said}");
+    let output = kubectl.run("drain n1 --force --grace-period=0 --timeout=30s");
+    assert!(output.contains("pod/web evicted") && output.ends_with("node/n1 drained\n"), "{output}");
     assert_eq!(kubectl.run("get pods -o name"), "pod/far\n");
     assert_eq!(kubectl.run("get node n1 -o jsonpath={.spec.unschedulable}"), "true");
 }

@@ -70,9 +70,9 @@ spec:
 
 pub(crate) fn apply_of_a_typo_is_refused() {
     let kubectl = Kubectl::start();
-    let said =
+    let output =
         kubectl.try_run_with("apply -f -", "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, dato: {a: '1'}}");
-    assert!(!said.good && said.stderr.contains(r#"unknown field "dato""#), "{}", said.stderr);
+    assert!(!output.good && output.stderr.contains(r#"unknown field "dato""#), "{}", output.stderr);
 }
 
 pub(crate) fn bad_probes_are_refused_with_their_field_and_limit() {
@@ -100,10 +100,10 @@ pub(crate) fn bad_probes_are_refused_with_their_field_and_limit() {
         let pod = format!(
             "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: hasty}}\nspec:\n  containers:\n  - name: app\n    image: none\n    {kind}: {probe}\n"
         );
-        let said = kubectl.try_run_with("apply -f -", &pod);
+        let output = kubectl.try_run_with("apply -f -", &pod);
         let field = format!("spec.containers[0].{kind}.{}", words[0]);
-        let good = said.stderr.contains(&field) && words.iter().all(|word| said.stderr.contains(word));
-        assert!(!said.good && good, "{probe}: {}", said.stderr);
+        let good = output.stderr.contains(&field) && words.iter().all(|word| output.stderr.contains(word));
+        assert!(!output.good && good, "{probe}: {}", output.stderr);
     }
     assert_eq!(kubectl.run("get pods -o name"), "", "nothing was stored");
 }

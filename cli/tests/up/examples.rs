@@ -162,11 +162,11 @@ fn idle_game_servers_are_marked_and_go_first_when_scaled_in() {
     }
     for reason in ["KruiseProbeSucceeded", "KruiseProbeFailed"] {
         let path = format!("/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3D{busy}");
-        let told = example.up.patiently(example.up.follow(&path, |_, event| {
+        let event = example.up.patiently(example.up.follow(&path, |_, event| {
             event["reason"] == reason
                 && event["message"].as_str().is_some_and(|text| text.starts_with("game-server-probe#Idle"))
         }));
-        assert!(told.is_some(), "{reason}");
+        assert!(event.is_some(), "{reason}");
     }
     if let Some(table) = example.types_with("kubectl get events --field-selector involvedObject.name=game-b", game) {
         assert!(table.contains("KruiseProbeSucceeded") && table.contains("KruiseProbeFailed"), "{table}");

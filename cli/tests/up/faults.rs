@@ -43,9 +43,9 @@ fn a_part_that_dies_is_named_and_ends_the_plane() {
     for part in ["api-server", "agent", "controllers", "service-proxy", "progress", "node-controller", "heartbeat"] {
         let (code, took, log) = ended_by(part);
         assert!(code.is_some_and(|code| code != 0), "{part}: {code:?}\n{log}");
-        let told: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
-        assert_eq!(told.len(), 1, "{part}:\n{log}");
-        assert!(told[0].contains(part) && told[0].contains("panicked: LIFESIGN_FAULT names it"), "{part}: {}", told[0]);
+        let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(errors.len(), 1, "{part}:\n{log}");
+        assert!(errors[0].contains(part) && errors[0].contains("panicked: LIFESIGN_FAULT names it"), "{part}: {}", errors[0]);
         // Two seconds on a quiet machine; a busy one is given ten times that.
         assert!(took < Duration::from_secs(20), "{part}: {took:?}");
     }

@@ -114,8 +114,8 @@ fn a_profile_is_set_watched_and_looked_at_through_the_command() {
     text(&on_plane(&["resume"]));
     let waited = on_plane(&["set", "MediumUpdateAverageReaction", "--wait"]);
     text(&waited);
-    let told = String::from_utf8_lossy(&waited.stderr).into_owned();
-    assert!(told.contains("MachineConfigOperator: ProfileUpdated: 1/1 nodes at 20s"), "{told}");
+    let stderr = String::from_utf8_lossy(&waited.stderr).into_owned();
+    assert!(stderr.contains("MachineConfigOperator: ProfileUpdated: 1/1 nodes at 20s"), "{stderr}");
     let summary = read(&on_plane(&["get", "-o", "json"]));
     assert_eq!(summary["applied"], "MediumUpdateAverageReaction");
     assert_eq!(summary["nodeMonitorGracePeriod"], "2m0s");

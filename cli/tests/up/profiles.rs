@@ -1,4 +1,4 @@
-//! Latency profiles on a whole plane: the wish is rolled out step by step, and the conditions tell the story.
+//! Latency profiles on a whole plane: the desired profile is rolled out step by step, and the conditions show it.
 //!
 //! The clock of these planes runs faster than the world, so that minutes of a rollout take seconds.
 
@@ -92,14 +92,14 @@ fn default_to_low_goes_through_medium_and_new_pods_feel_it() {
         .map(|toleration| &toleration["tolerationSeconds"])
         .collect();
     assert_eq!(seconds, [&json!(60), &json!(60)], "new pods get the tolerations of the profile");
-    let told: BTreeSet<String> = up.get("/api/v1/namespaces/default/events")["items"]
+    let reasons: BTreeSet<String> = up.get("/api/v1/namespaces/default/events")["items"]
         .as_array()
         .into_iter()
         .flatten()
         .filter(|event| event["involvedObject"]["name"] == "cluster")
         .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
         .collect();
-    assert!(told.contains("LatencyProfileStarted") && told.contains("LatencyProfileStepApplied"), "{told:?}");
+    assert!(reasons.contains("LatencyProfileStarted") && reasons.contains("LatencyProfileStepApplied"), "{reasons:?}");
     let metrics = up.text("/metrics");
     let info = "lifesign_latency_profile_info{spec=\"LowUpdateSlowReaction\",effective=\"LowUpdateSlowReaction\",\
                 applied=\"LowUpdateSlowReaction\",leg=\"LowUpdateSlowReaction\"} 1";

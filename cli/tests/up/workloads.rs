@@ -211,8 +211,8 @@ fn what_a_process_cannot_have_is_told_in_the_answer_and_in_an_event() {
     assert_eq!(answer.code, 201);
     let warnings: Vec<String> =
         answer.headers.get_all("warning").iter().map(|text| text.to_str().expect("a text").to_owned()).collect();
-    let told = |field: &str| warnings.iter().any(|warning| warning.contains(field));
-    assert!(told("spec.containers[0].ports[0].hostPort") && told("$LIFESIGN_VOLUMES/data"), "{warnings:?}");
+    let warned = |field: &str| warnings.iter().any(|warning| warning.contains(field));
+    assert!(warned("spec.containers[0].ports[0].hostPort") && warned("$LIFESIGN_VOLUMES/data"), "{warnings:?}");
     up.wait_ready("odd");
     let events = "/api/v1/namespaces/default/events?watch=true&fieldSelector=involvedObject.name%3Dodd";
     let found = up.patiently(up.follow(events, |_, event| {

@@ -44,7 +44,7 @@ pub const ANNOTATION_UPDATE_FREQUENCY: &str = "lifesign.dev/node-status-update-f
 pub const ANNOTATION_NODE_PROFILE: &str = "lifesign.dev/worker-latency-profile";
 
 /// Returns the heartbeat interval that a core Node asks its agent for; `None`: none. The error is a text that is no interval.
-pub fn told_interval(node: &crate::Node) -> Result<Option<Duration>, &str> {
+pub fn annotated_interval(node: &crate::Node) -> Result<Option<Duration>, &str> {
     let Some(text) = node.metadata.annotations.get(ANNOTATION_UPDATE_FREQUENCY) else { return Ok(None) };
     match crate::duration::parse(text) {
         Ok(interval) if !interval.is_zero() => Ok(Some(interval)),

@@ -53,12 +53,12 @@ pub struct NodeSpec {
     /// Whether new pods are kept away.
     #[serde(deserialize_with = "null_default")]
     pub unschedulable: bool,
-    /// What pods must bear to be there.
+    /// What pods must tolerate to be there.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
 }
 
-/// What pods must bear to be on a node.
+/// What pods must tolerate to be on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {

@@ -75,7 +75,7 @@ pub struct PodSpec {
     /// Conditions that must be `True` for the pod to be ready.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub readiness_gates: Vec<ReadinessGate>,
-    /// Taints that the pod bears.
+    /// Taints that the pod tolerates.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// Labels a node must have.
@@ -123,7 +123,7 @@ pub struct ReadinessGate {
     pub condition_type: String,
 }
 
-/// A taint that a pod bears.
+/// A taint that a pod tolerates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
@@ -139,7 +139,7 @@ pub struct Toleration {
     /// The effect; empty: every one.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
     pub effect: String,
-    /// How long it bears a `NoExecute` taint; absent: for ever.
+    /// How long it tolerates a `NoExecute` taint; absent: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }

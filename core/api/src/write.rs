@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::event::ObjectReference;
 use crate::meta::Kind;
-use crate::note::ObjectReference;
 
 /// A request that a core wants sent; a shell sends it as it is and tells how it ended.
 #[derive(Clone, Debug, PartialEq)]

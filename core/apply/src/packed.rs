@@ -185,9 +185,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Known(Vec<Arc<Template>>);
+    struct KnownTemplates(Vec<Arc<Template>>);
 
-    impl Interner for Known {
+    impl Interner for KnownTemplates {
         fn intern(&mut self, template: Arc<Template>) -> Arc<Template> {
             if let Some(known) = self.0.iter().find(|known| **known == template) {
                 return Arc::clone(known);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn objects_that_differ_in_time_and_address_share_their_text() {
-        let mut known = Known::default();
+        let mut known = KnownTemplates::default();
         for (ip, time) in [("10.0.0.1", "2026-11-16T12:00:00Z"), ("fd00::1", "2026-11-16T12:00:01Z")] {
             let managers = managers(ip, time);
             let mut packed = Packed::new(&managers);

@@ -172,12 +172,12 @@ fn flip(criterion: &mut Criterion) {
     for size in SIZES {
         let mut plane = Plane::synced(size, Duration::ZERO);
         let states: Vec<[Pod; 2]> = (0..size).map(|number| [pod(number, false), pod(number, true)]).collect();
-        let mut turn = 0;
+        let mut flips = 0;
         group.bench_function(BenchmarkId::from_parameter(size), |bench| {
             let setup = || {
                 // A stride visits slices in an order that no cache can guess.
-                let (round, number) = (turn / size, turn % size * 7_919 % size);
-                turn += 1;
+                let (round, number) = (flips / size, flips % size * 7_919 % size);
+                flips += 1;
                 Arc::new(states[number][round % 2].clone())
             };
             let routine = |pod: Arc<Pod>| {

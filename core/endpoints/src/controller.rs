@@ -6,7 +6,7 @@
 //! no phase in which the cache is behind own writes; events of a Service's slices that arrive while its writes are under way
 //! are judged when the answers are there.
 
-mod flight;
+mod pending_sync;
 mod queue;
 mod sync;
 
@@ -15,10 +15,10 @@ pub use sync::{FAILED_TO_UPDATE, HINTS_DISABLED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::{EndpointSlice, Node, Note, ObjectMeta, Pod, Service, Write, WriteFailure};
+use api::{EndpointSlice, Event, Node, ObjectMeta, Pod, Service, Write, WriteFailure};
 use machine::{Bucket, Machine, Time};
 
-use crate::controller::flight::Flight;
+use crate::controller::pending_sync::PendingSync;
 use crate::controller::queue::Queue;
 use crate::index::{Index, ObjectKey, SliceEvent};
 pub use crate::index::{Resource, ServiceKey};
@@ -94,7 +94,7 @@ pub enum Effect {
         write: Write,
     },
     /// Write an event.
-    Note(Note),
+    Event(Event),
     /// Add a measurement.
     Metric(Metric),
 }
@@ -106,7 +106,7 @@ pub struct Controller {
     index: Index,
     lists: BTreeMap<Resource, List>,
     queue: Queue,
-    flights: BTreeMap<ServiceKey, Flight>,
+    pending_syncs: BTreeMap<ServiceKey, PendingSync>,
     /// Slices of which events wait, and the Service for whose sync they wait.
     waiting: BTreeMap<ObjectKey, ServiceKey>,
     writes: BTreeMap<u64, ServiceKey>,
@@ -144,7 +144,7 @@ impl Controller {
             index: Index::new(config.settings),
             lists: BTreeMap::new(),
             queue: Queue::default(),
-            flights: BTreeMap::new(),
+            pending_syncs: BTreeMap::new(),
             waiting: BTreeMap::new(),
             writes: BTreeMap::new(),
             next_write: 0,
@@ -167,7 +167,7 @@ impl Controller {
 
     /// Returns whether nothing is queued or under way.
     pub fn idle(&self) -> bool {
-        self.queue.first().is_none() && self.flights.is_empty()
+        self.queue.first().is_none() && self.pending_syncs.is_empty()
     }
 
     fn delays(&self) -> Delays {
@@ -258,10 +258,10 @@ impl Controller {
     /// Lets go of the writes of a Service that is no longer the one they are for.
     fn service_changed(&mut self, key: &ServiceKey) {
         let uid = self.index.entry(key).and_then(|entry| entry.service.as_ref()).map(|service| service.uid.as_str());
-        if let Some(flight) = self.flights.get_mut(key)
-            && uid != Some(flight.service_uid.as_str())
+        if let Some(pending) = self.pending_syncs.get_mut(key)
+            && uid != Some(pending.service_uid.as_str())
         {
-            flight.abandoned = true;
+            pending.abandoned = true;
         }
     }
 
@@ -269,12 +269,13 @@ impl Controller {
         let concerned = self.index.concerned(&event);
         let key = object_key(&event);
         // What comes after an event that waits must wait with it, whomever it concerns: the older one would be believed last.
-        let before = self.waiting.get(&key).or_else(|| concerned.iter().find(|key| self.flights.contains_key(*key))).cloned();
+        let before =
+            self.waiting.get(&key).or_else(|| concerned.iter().find(|key| self.pending_syncs.contains_key(*key))).cloned();
         if let Some(service) = before {
-            let flight = self.flights.get_mut(&service).expect("events wait for a sync that is under way");
-            flight.events.push(event);
+            let pending = self.pending_syncs.get_mut(&service).expect("events wait for a sync that is under way");
+            pending.events.push(event);
             // Whoever else it concerns must not decide without it.
-            flight.holds.extend(concerned.into_iter().filter(|other| *other != service));
+            pending.holds.extend(concerned.into_iter().filter(|other| *other != service));
             self.waiting.insert(key, service);
             return;
         }
@@ -307,8 +308,8 @@ impl Controller {
     }
 
     fn enqueue(&mut self, key: ServiceKey, at: Time) {
-        match self.flights.get_mut(&key) {
-            Some(flight) => flight.again = flight.again.into_iter().chain([at]).min(),
+        match self.pending_syncs.get_mut(&key) {
+            Some(pending) => pending.again = pending.again.into_iter().chain([at]).min(),
             None => self.queue.add(key, at),
         }
     }
@@ -330,17 +331,17 @@ impl Machine for Controller {
         if !self.started() {
             return;
         }
-        while self.flights.len() < self.config.concurrent_syncs {
+        while self.pending_syncs.len() < self.config.concurrent_syncs {
             let Some(key) = self.queue.pop(now) else { break };
-            match self.flights.values_mut().find(|flight| flight.holds.contains(&key)) {
-                Some(flight) => flight.held.push(key),
+            match self.pending_syncs.values_mut().find(|pending| pending.holds.contains(&key)) {
+                Some(pending) => pending.held.push(key),
                 None => self.sync(now, key, effects),
             }
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        let free = self.started() && self.flights.len() < self.config.concurrent_syncs;
+        let free = self.started() && self.pending_syncs.len() < self.config.concurrent_syncs;
         self.queue.first().filter(|_| free)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::ip::Family;
 
-use crate::membership::{NodeFact, Standing, record, standing};
+use crate::membership::{Membership, NodeFact, membership, record};
 use crate::pack::Group;
 use crate::pod::PodRecord;
 use crate::ports::{PortCache, Ports};
@@ -32,10 +32,10 @@ pub fn desired<'a>(
     let mut skipped = Vec::new();
     let mut families: Vec<(Family, Groups)> = service.spec.families.iter().map(|&family| (family, Groups::default())).collect();
     for (ordinal, (pod, node)) in (0..).zip(pods) {
-        match standing(pod, service, node, settings) {
-            Standing::Out => {}
-            Standing::NodeUnknown => skipped.push(Arc::clone(&pod.name)),
-            Standing::In => {
+        match membership(pod, service, node, settings) {
+            Membership::Out => {}
+            Membership::NodeUnknown => skipped.push(Arc::clone(&pod.name)),
+            Membership::In => {
                 for (family, groups) in &mut families {
                     if let Some(record) = record(pod, service, *family, node, settings) {
                         let place = groups.place(cache.ports(&service.spec.ports, pod));

@@ -27,7 +27,7 @@ use crate::index::pool::Pool;
 use crate::matching::Selectors;
 use crate::metrics::Gauges;
 use crate::pod::{NamedPort, PodRecord};
-use crate::requeue::{Belonging, PodChange, node_queues, slice_services};
+use crate::requeue::{PodChange, SliceOwner, node_queues, slice_services};
 use crate::service::ServiceRecord;
 use crate::settings::Settings;
 
@@ -272,12 +272,12 @@ impl Index {
         let key = |service: &str| ServiceKey { namespace: Arc::clone(&space), name: service.into() };
         let old = self.owner(event.slice());
         let labels = (event.slice().service_name().to_owned(), event.slice().managed_by().to_owned());
-        let told = Belonging { service: &labels.0, managed_by: &labels.1 };
-        let was = old.as_ref().map(|service| Belonging { service, managed_by: CONTROLLER_NAME });
+        let owner = SliceOwner { service: &labels.0, managed_by: &labels.1 };
+        let was = old.as_ref().map(|service| SliceOwner { service, managed_by: CONTROLLER_NAME });
         match event {
             SliceEvent::Deleted(slice) => {
                 let (name, uid) = (&slice.metadata.name, &slice.metadata.uid);
-                let was = was.unwrap_or(told);
+                let was = was.unwrap_or(owner);
                 let news = self.change(&key(was.service), |entry| entry.observe_delete(name, uid)).unwrap_or(false);
                 if self.entry(&key(was.service)).is_none_or(|entry| entry.slices.get(name).is_none()) {
                     self.disown(&space, name);
@@ -285,19 +285,19 @@ impl Index {
                 slice_services(Some(was), None, news).into_iter().map(key).collect()
             }
             SliceEvent::Applied(slice) => {
-                let managed = told.ours() && !told.service.is_empty();
-                if let Some(was) = was.filter(|was| !managed || was.service != told.service) {
+                let managed = owner.ours() && !owner.service.is_empty();
+                if let Some(was) = was.filter(|was| !managed || was.service != owner.service) {
                     self.change(&key(was.service), |entry| entry.release(&slice.metadata.name));
                     self.disown(&space, &slice.metadata.name);
                 }
                 let mut news = false;
                 if managed {
                     let namespace = self.namespaces.entry(Arc::clone(&space)).or_default();
-                    namespace.owners.insert(slice.metadata.name.as_str().into(), told.service.into());
-                    namespace.services.entry(told.service.into()).or_default();
-                    news = self.change(&key(told.service), |entry| entry.observe(&slice)).unwrap_or(false);
+                    namespace.owners.insert(slice.metadata.name.as_str().into(), owner.service.into());
+                    namespace.services.entry(owner.service.into()).or_default();
+                    news = self.change(&key(owner.service), |entry| entry.observe(&slice)).unwrap_or(false);
                 }
-                slice_services(was, Some(told), news).into_iter().map(key).collect()
+                slice_services(was, Some(owner), news).into_iter().map(key).collect()
             }
         }
     }
@@ -482,8 +482,8 @@ impl Moved<'_> {
     }
 }
 
-fn belonging(slice: &EndpointSlice) -> Belonging<'_> {
-    Belonging { service: slice.service_name(), managed_by: slice.managed_by() }
+fn belonging(slice: &EndpointSlice) -> SliceOwner<'_> {
+    SliceOwner { service: slice.service_name(), managed_by: slice.managed_by() }
 }
 
 fn keys(namespace: &Arc<str>, services: impl IntoIterator<Item = Arc<str>>) -> Vec<ServiceKey> {

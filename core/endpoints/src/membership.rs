@@ -21,7 +21,7 @@ pub enum NodeFact<'a> {
 
 /// Where a pod stands with a Service that selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Membership {
     /// It is no endpoint.
     Out,
     /// It would be one, were its node known: the sync is retried.
@@ -37,18 +37,18 @@ pub fn eligible(pod: &PodRecord, publish_not_ready: bool, settings: &Settings) -
 }
 
 /// Returns where a pod that the Service selects stands.
-pub fn standing(pod: &PodRecord, service: &ServiceRecord, node: NodeFact<'_>, settings: &Settings) -> Standing {
+pub fn membership(pod: &PodRecord, service: &ServiceRecord, node: NodeFact<'_>, settings: &Settings) -> Membership {
     let publish_not_ready = service.spec.publish_not_ready;
     if !eligible(pod, publish_not_ready, settings) {
-        Standing::Out
+        Membership::Out
     } else if node == NodeFact::Unknown && !publish_not_ready {
-        Standing::NodeUnknown
+        Membership::NodeUnknown
     } else {
-        Standing::In
+        Membership::In
     }
 }
 
-/// Returns the endpoint of a pod in a family, if it has an address there; its standing is [`Standing::In`].
+/// Returns the endpoint of a pod in a family, if it has an address there; its standing is [`Membership::In`].
 pub fn record(
     pod: &PodRecord,
     service: &ServiceRecord,

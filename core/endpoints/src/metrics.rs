@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::content::Kinds;
-use crate::transitions::State;
+use crate::transitions::EndpointState;
 
 /// How a sync ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,9 +70,9 @@ pub enum Metric {
     /// `endpoint_transitions_total`.
     Transition {
         /// The state before.
-        from: State,
+        from: EndpointState,
         /// The state after.
-        to: State,
+        to: EndpointState,
         /// How many endpoints.
         count: usize,
     },

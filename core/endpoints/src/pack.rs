@@ -47,7 +47,7 @@ pub struct Packed {
 
 /// What happens to a stored slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum SliceChange {
     /// It stays as it is.
     Unchanged(Packed),
     /// It is written.
@@ -62,7 +62,7 @@ pub enum Fate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
     /// One for each stored slice.
-    pub fates: Vec<Fate>,
+    pub changes: Vec<SliceChange>,
     /// The slices to create.
     pub creates: Vec<Packed>,
 }
@@ -82,7 +82,7 @@ pub struct Frame<'a> {
 
 /// Packs the groups, which are in the order of their first pods, into the stored slices, and new ones where needed.
 pub fn pack(stored: &[Stored<'_>], groups: &[Group], frame: Frame<'_>) -> Packing {
-    let mut fates: Vec<Option<Fate>> = vec![None; stored.len()];
+    let mut changes: Vec<Option<SliceChange>> = vec![None; stored.len()];
     let mut creates = Vec::new();
     let mut by_ports: BTreeMap<&Ports, Vec<usize>> = BTreeMap::new();
     for (index, slice) in stored.iter().enumerate().filter(|(_, slice)| slice.owned) {
@@ -91,7 +91,7 @@ pub fn pack(stored: &[Stored<'_>], groups: &[Group], frame: Frame<'_>) -> Packin
     let mut deletes: Vec<usize> = (0..stored.len()).filter(|&index| !stored[index].owned).collect();
     for group in groups {
         let slices = by_ports.remove(&*group.ports).unwrap_or_default();
-        pack_group(stored, group, &slices, frame, &mut fates, &mut creates, &mut deletes);
+        pack_group(stored, group, &slices, frame, &mut changes, &mut creates, &mut deletes);
     }
     let mut vanished: Vec<usize> = by_ports.into_values().flatten().collect();
     vanished.sort_unstable();
@@ -102,20 +102,21 @@ pub fn pack(stored: &[Stored<'_>], groups: &[Group], frame: Frame<'_>) -> Packin
             // Rewriting it, as Kubernetes does when others go in the same sync, would change nothing.
             Some(kept) => {
                 deletes.retain(|&index| index != kept);
-                fates[kept] = Some(Fate::Unchanged(Packed::default()));
+                changes[kept] = Some(SliceChange::Unchanged(Packed::default()));
             }
             None => creates.push(Packed::default()),
         }
     }
     for &index in &deletes {
         let reused = if stored[index].owned { creates.pop() } else { None };
-        fates[index] = Some(reused.map_or(Fate::Delete, Fate::Recycle));
+        changes[index] = Some(reused.map_or(SliceChange::Delete, SliceChange::Recycle));
     }
     if frame.deleting {
         creates.clear();
     }
-    let fates = fates.into_iter().zip(stored).map(|(fate, slice)| hinted(fate.expect("every slice has a fate"), slice, frame));
-    Packing { fates: fates.collect(), creates }
+    let changes =
+        changes.into_iter().zip(stored).map(|(change, slice)| hinted(change.expect("every slice has a change"), slice, frame));
+    Packing { changes: changes.collect(), creates }
 }
 
 /// Returns the first slice that already is the placeholder: no ports, no endpoints, right labels and owner.
@@ -125,10 +126,12 @@ fn placeholder(stored: &[Stored<'_>], candidates: &[usize]) -> Option<usize> {
 }
 
 /// Turns an unchanged slice with wrong hints into an update.
-fn hinted(fate: Fate, slice: &Stored<'_>, frame: Frame<'_>) -> Fate {
-    match fate {
-        Fate::Unchanged(packed) if slice.endpoints.iter().any(|stored| frame.mode.wants_write(stored)) => Fate::Update(packed),
-        fate => fate,
+fn hinted(change: SliceChange, slice: &Stored<'_>, frame: Frame<'_>) -> SliceChange {
+    match change {
+        SliceChange::Unchanged(packed) if slice.endpoints.iter().any(|stored| frame.mode.wants_write(stored)) => {
+            SliceChange::Update(packed)
+        }
+        change => change,
     }
 }
 
@@ -137,7 +140,7 @@ fn pack_group(
     group: &Group,
     slices: &[usize],
     frame: Frame<'_>,
-    fates: &mut [Option<Fate>],
+    changes: &mut [Option<SliceChange>],
     creates: &mut Vec<Packed>,
     deletes: &mut Vec<usize>,
 ) {
@@ -182,10 +185,10 @@ fn pack_group(
         count = count.saturating_sub(max);
     }
     for (index, packed) in updates {
-        fates[index] = Some(Fate::Update(packed));
+        changes[index] = Some(SliceChange::Update(packed));
     }
     for (index, packed) in unchanged {
-        fates[index] = Some(Fate::Unchanged(packed));
+        changes[index] = Some(SliceChange::Unchanged(packed));
     }
 }
 

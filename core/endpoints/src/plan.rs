@@ -17,13 +17,13 @@ use crate::content::{Content, Edit};
 use crate::desired::{Desired, desired};
 use crate::labels::owned_by;
 use crate::membership::NodeFact;
-use crate::pack::{Fate, Frame, Group, Packed, Stored, find, pack};
+use crate::pack::{Frame, Group, Packed, SliceChange, Stored, find, pack};
 use crate::pod::PodRecord;
 use crate::ports::Ports;
 use crate::render::{self, Writes, trigger_text};
 use crate::service::ServiceRecord;
 use crate::settings::Settings;
-use crate::transitions::{Churn, State};
+use crate::transitions::{Churn, EndpointState};
 
 /// A managed slice of the Service, as the controller compares with it.
 #[derive(Clone, Debug)]
@@ -141,13 +141,13 @@ pub fn plan_service(service: &ServiceRecord, desired: &Desired, slices: &[Observ
             .collect();
         let packing = pack(&stored, groups, frame);
         let slice = |name: &str, packed, recycled| Slice { name: name.to_owned(), family: *family, packed, recycled };
-        for (observed, fate) in own.iter().zip(packing.fates) {
+        for (observed, change) in own.iter().zip(packing.changes) {
             let name = &observed.meta.name;
-            match fate {
-                Fate::Unchanged(packed) => plan.unchanged.push(slice(name, packed, false)),
-                Fate::Update(packed) => plan.updates.push(slice(name, packed, false)),
-                Fate::Recycle(packed) => plan.updates.push(slice(name, packed, true)),
-                Fate::Delete => plan.deletes.push(name.clone()),
+            match change {
+                SliceChange::Unchanged(packed) => plan.unchanged.push(slice(name, packed, false)),
+                SliceChange::Update(packed) => plan.updates.push(slice(name, packed, false)),
+                SliceChange::Recycle(packed) => plan.updates.push(slice(name, packed, true)),
+                SliceChange::Delete => plan.deletes.push(name.clone()),
             }
         }
         plan.creates.extend(packing.creates.into_iter().map(|packed| slice("", packed, false)));
@@ -173,22 +173,22 @@ fn churn(stored: &[Stored<'_>], groups: &[Group], service: &ServiceRecord) -> Ch
     for slice in own.into_iter().chain(foreign) {
         let group = places.get(&*slice.ports).copied();
         for endpoint in slice.endpoints {
-            let from = State::of(&endpoint.conditions, pnr);
+            let from = EndpointState::of(&endpoint.conditions, pnr);
             let wanted = group.and_then(|group| Some((group, find(&groups[group].records, endpoint, &service.namespace)?)));
             match wanted {
                 Some((group, at)) if !seen[group][at] => {
                     seen[group][at] = true;
-                    churn.count(from, State::of(&groups[group].records[at].conditions, pnr));
+                    churn.count(from, EndpointState::of(&groups[group].records[at].conditions, pnr));
                 }
                 Some(_) => {}
-                None if gone.insert((&*slice.ports, identity(endpoint))) => churn.count(from, State::Absent),
+                None if gone.insert((&*slice.ports, identity(endpoint))) => churn.count(from, EndpointState::Absent),
                 None => {}
             }
         }
     }
     for (group, seen) in groups.iter().zip(seen) {
         for (record, _) in group.records.iter().zip(seen).filter(|(_, seen)| !seen) {
-            churn.count(State::Absent, State::of(&record.conditions, pnr));
+            churn.count(EndpointState::Absent, EndpointState::of(&record.conditions, pnr));
         }
     }
     churn

@@ -75,14 +75,14 @@ impl PodChange {
 
 /// The labels of a slice that say whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Belonging<'a> {
+pub struct SliceOwner<'a> {
     /// The Service; empty: none.
     pub service: &'a str,
     /// The controller; empty: none.
     pub managed_by: &'a str,
 }
 
-impl Belonging<'_> {
+impl SliceOwner<'_> {
     /// Returns whether this controller looks after the slice.
     pub fn ours(&self) -> bool {
         self.managed_by == CONTROLLER_NAME
@@ -90,7 +90,7 @@ impl Belonging<'_> {
 }
 
 /// Returns the Services to queue for an event of a slice; `news`: it is not the echo of an own write or delete.
-pub fn slice_services<'a>(old: Option<Belonging<'a>>, new: Option<Belonging<'a>>, news: bool) -> BTreeSet<&'a str> {
+pub fn slice_services<'a>(old: Option<SliceOwner<'a>>, new: Option<SliceOwner<'a>>, news: bool) -> BTreeSet<&'a str> {
     let queued: Vec<&str> = match (old, new) {
         (Some(old), Some(new)) if old.service != new.service => vec![old.service, new.service],
         (Some(old), Some(new)) if old.ours() != new.ours() => vec![new.service],

@@ -6,7 +6,7 @@ use api::endpointslice::EndpointConditions;
 
 /// The state of an endpoint, as the metric `endpoint_transitions_total` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub enum EndpointState {
     /// Not listed.
     Absent,
     /// Takes traffic.
@@ -21,30 +21,30 @@ pub enum State {
     TerminatingNotServing,
 }
 
-impl State {
+impl EndpointState {
     /// Returns the word that metrics use.
     pub const fn name(self) -> &'static str {
         match self {
-            State::Absent => "absent",
-            State::Ready => "ready",
-            State::NotReady => "not_ready",
-            State::PublishedNotReady => "published_not_ready",
-            State::TerminatingServing => "terminating_serving",
-            State::TerminatingNotServing => "terminating_not_serving",
+            EndpointState::Absent => "absent",
+            EndpointState::Ready => "ready",
+            EndpointState::NotReady => "not_ready",
+            EndpointState::PublishedNotReady => "published_not_ready",
+            EndpointState::TerminatingServing => "terminating_serving",
+            EndpointState::TerminatingNotServing => "terminating_not_serving",
         }
     }
 
     /// Returns the state of a listed endpoint; one with `ready` alone is judged by that field.
-    pub fn of(conditions: &EndpointConditions, publish_not_ready: bool) -> State {
+    pub fn of(conditions: &EndpointConditions, publish_not_ready: bool) -> EndpointState {
         if conditions.serving.is_none() && conditions.terminating.is_none() {
-            return if conditions.is_ready() { State::Ready } else { State::NotReady };
+            return if conditions.is_ready() { EndpointState::Ready } else { EndpointState::NotReady };
         }
         match (conditions.is_terminating(), conditions.is_serving()) {
-            (true, true) => State::TerminatingServing,
-            (true, false) => State::TerminatingNotServing,
-            (false, true) => State::Ready,
-            (false, false) if publish_not_ready => State::PublishedNotReady,
-            (false, false) => State::NotReady,
+            (true, true) => EndpointState::TerminatingServing,
+            (true, false) => EndpointState::TerminatingNotServing,
+            (false, true) => EndpointState::Ready,
+            (false, false) if publish_not_ready => EndpointState::PublishedNotReady,
+            (false, false) => EndpointState::NotReady,
         }
     }
 }
@@ -57,16 +57,16 @@ pub struct Churn {
     /// Endpoints that were listed and are not wanted.
     pub removed: usize,
     /// How many endpoints went from one state to another.
-    pub transitions: BTreeMap<(State, State), usize>,
+    pub transitions: BTreeMap<(EndpointState, EndpointState), usize>,
 }
 
 impl Churn {
     /// Counts one endpoint.
-    pub fn count(&mut self, from: State, to: State) {
+    pub fn count(&mut self, from: EndpointState, to: EndpointState) {
         match (from, to) {
-            (State::Absent, State::Absent) => {}
-            (State::Absent, _) => self.added += 1,
-            (_, State::Absent) => self.removed += 1,
+            (EndpointState::Absent, EndpointState::Absent) => {}
+            (EndpointState::Absent, _) => self.added += 1,
+            (_, EndpointState::Absent) => self.removed += 1,
             _ => {}
         }
         if from != to {

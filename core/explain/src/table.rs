@@ -60,14 +60,14 @@ fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: 
 }
 
 fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<String> {
-    let mut said = Vec::new();
-    said.push(match (ready.lag_worst_ms, shown.probes.is_empty()) {
+    let mut described = Vec::new();
+    described.push(match (ready.lag_worst_ms, shown.probes.is_empty()) {
         (0, true) => "no probes: ready the moment it runs, never restarted by a probe".to_owned(),
         (0, false) => "ready the moment it runs: neither startup nor readiness probe".to_owned(),
         _ => format!("ready {}", readiness(shown, ready)),
     });
     if let Some(listens) = listens {
-        said.push(match shown.ready_at_ms {
+        described.push(match shown.ready_at_ms {
             Some(at) if at < listens => {
                 format!("listening after {}, it is ready at {}: too early", span(listens), span(at))
             }
@@ -76,12 +76,12 @@ fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<Stri
         });
     }
     if let Some(budget) = shown.budget_ms {
-        said.push(format!("killed unless it answers within {} of its start", span(budget)));
+        described.push(format!("killed unless it answers within {} of its start", span(budget)));
     }
     if let Some(without) = &shown.ready_without_sub_second {
-        said.push(format!("with SubSecondProbes off: ready {}", readiness(shown, without)));
+        described.push(format!("with SubSecondProbes off: ready {}", readiness(shown, without)));
     }
-    said
+    described
 }
 
 fn readiness(shown: &Container, ready: &Ready) -> String {
@@ -122,31 +122,31 @@ fn row(probe: &Probe) -> [String; 7] {
 }
 
 fn effect(probe: &Probe) -> String {
-    let mut said = match probe.action {
+    let mut described = match probe.action {
         Action::RemoveEndpoint => "leaves endpoints".to_owned(),
         Action::Kill { .. } => "stops it".to_owned(),
         Action::Mark => "marks Failed".to_owned(),
     };
     match (probe.failing, probe.never_up) {
         (Some(after), _) => {
-            let _ = write!(said, " {} to {} after it fails", span(after.from_ms), span(after.to_ms));
+            let _ = write!(described, " {} to {} after it fails", span(after.from_ms), span(after.to_ms));
         }
         (None, Some(never)) => {
-            let _ = write!(said, " {} to {} after start if never up", span(never.from_ms), span(never.to_ms));
+            let _ = write!(described, " {} to {} after start if never up", span(never.from_ms), span(never.to_ms));
         }
         (None, None) => {}
     }
     match (probe.action, probe.recovering) {
         (Action::Kill { grace_ms, restart }, _) => {
             let then = if restart { "restarted" } else { "gone for good" };
-            let _ = write!(said, ", {then} within {} more", span(grace_ms));
+            let _ = write!(described, ", {then} within {} more", span(grace_ms));
         }
         (_, Some(back)) => {
-            let _ = write!(said, ", back within {} of being well ({} if it hangs)", span(back.from_ms), span(back.to_ms));
+            let _ = write!(described, ", back within {} of being well ({} if it hangs)", span(back.from_ms), span(back.to_ms));
         }
         _ => {}
     }
-    said
+    described
 }
 
 /// Writes rows in aligned columns; the last one is wrapped.
@@ -178,9 +178,9 @@ fn findings(text: &mut String, workload: &Workload, width: usize) {
         text.push_str("\n  nothing found\n");
         return;
     }
-    for Finding { severity, id, path, text: said, advice } in &workload.findings {
+    for Finding { severity, id, path, text: described, advice } in &workload.findings {
         let _ = writeln!(text, "\n  {severity:7} {id}: {path}");
-        wrap(text, "          ", said, width);
+        wrap(text, "          ", described, width);
         if !advice.is_empty() {
             wrap(text, "          ", &format!("-> {advice}"), width);
         }

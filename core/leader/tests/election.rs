@@ -9,7 +9,7 @@ use machine::{Machine, Rng, Time};
 use proptest::prelude::*;
 
 /// A request on its way, or its answer.
-enum Letter {
+enum Message {
     Request(usize, Effect),
     Answer(usize, Input),
 }
@@ -20,7 +20,7 @@ struct World {
     candidates: Vec<Option<Election>>,
     stored: Option<Lease>,
     version: u64,
-    letters: BTreeMap<(Time, u64), Letter>,
+    messages: BTreeMap<(Time, u64), Message>,
     sent: u64,
     rng: Rng,
     delay_max: Duration,
@@ -43,7 +43,7 @@ impl World {
             candidates,
             stored: None,
             version: 0,
-            letters: BTreeMap::new(),
+            messages: BTreeMap::new(),
             sent: 0,
             rng: Rng::new(seed ^ 1),
             delay_max,
@@ -57,9 +57,9 @@ impl World {
         self.candidates.iter().enumerate().filter_map(leads).collect()
     }
 
-    fn mail(&mut self, after: Duration, letter: Letter) {
+    fn messages(&mut self, after: Duration, message: Message) {
         self.sent += 1;
-        self.letters.insert((self.now + after, self.sent), letter);
+        self.messages.insert((self.now + after, self.sent), message);
     }
 
     fn step(&mut self, index: usize, input: Option<Input>) {
@@ -73,13 +73,13 @@ impl World {
                 request => {
                     let delay = self.delay_max.mul_f64(self.rng.fraction());
                     if self.rng.below(100) >= self.loss {
-                        self.mail(delay, Letter::Request(index, request));
+                        self.messages(delay, Message::Request(index, request));
                     } else {
                         if self.rng.below(2) == 0 && matches!(request, Effect::Write(_)) {
                             // It arrives; the answer is what gets lost.
                             drop(self.answer(&request));
                         }
-                        self.mail(TIMEOUT, Letter::Answer(index, Input::Failed));
+                        self.messages(TIMEOUT, Message::Answer(index, Input::Failed));
                     }
                 }
             }
@@ -106,20 +106,20 @@ impl World {
         loop {
             let due = |(index, candidate): (usize, &Option<Election>)| Some((candidate.as_ref()?.deadline()?, index));
             let timer = self.candidates.iter().enumerate().filter_map(due).min();
-            let letter = self.letters.keys().next().copied();
-            match (timer, letter) {
-                (Some((at, index)), letter) if at <= end && letter.is_none_or(|(arrives, _)| at <= arrives) => {
+            let message = self.messages.keys().next().copied();
+            match (timer, message) {
+                (Some((at, index)), message) if at <= end && message.is_none_or(|(arrives, _)| at <= arrives) => {
                     self.now = self.now.max(at);
                     self.step(index, None);
                 }
                 (_, Some(key)) if key.0 <= end => {
                     self.now = self.now.max(key.0);
-                    match self.letters.remove(&key).expect("the key was just seen") {
-                        Letter::Answer(index, input) => self.step(index, Some(input)),
-                        Letter::Request(index, request) => {
+                    match self.messages.remove(&key).expect("the key was just seen") {
+                        Message::Answer(index, input) => self.step(index, Some(input)),
+                        Message::Request(index, request) => {
                             let answer = self.answer(&request);
                             let delay = self.delay_max.mul_f64(self.rng.fraction());
-                            self.mail(delay, Letter::Answer(index, answer));
+                            self.messages(delay, Message::Answer(index, answer));
                         }
                     }
                 }

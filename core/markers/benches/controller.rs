@@ -117,14 +117,14 @@ fn one_pod(bench: &mut Criterion) {
     let mut effects = Vec::new();
     controller.step(now, Some(Input::Applied(Object::Marker(marker(1).into()))), &mut effects);
     let mut now = settle(&mut controller, now, effects);
-    let mut turn = 0u8;
+    let mut round = 0u8;
     bench.bench_function("address of one of 10000 pods changes", |b| {
         b.iter(|| {
-            turn = turn.wrapping_add(1);
+            round = round.wrapping_add(1);
             let pod: Pod = read(json!({
                 "metadata": {"name": "node-7-7", "namespace": "ns", "uid": "node-7-7", "labels": {"app": "x"}},
                 "spec": {"nodeName": "node-7", "containers": [{"name": "app"}]},
-                "status": {"phase": "Running", "podIP": format!("10.0.0.{turn}"), "conditions": [{"type": "Initialized", "status": "True"}]},
+                "status": {"phase": "Running", "podIP": format!("10.0.0.{round}"), "conditions": [{"type": "Initialized", "status": "True"}]},
             }));
             let mut effects = Vec::new();
             controller.step(now, Some(Input::Applied(Object::Pod(pod.into()))), &mut effects);

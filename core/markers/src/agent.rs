@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use api::marker::{NodePodProbe, NodePodProbeStatus, PodProbe, PodProbeStatus, ProbeState};
 use api::write::reference;
-use api::{Note, NoteType, Pod};
+use api::{Event, EventType, Pod};
 use machine::{Machine, Rng, Time};
 use probe::NodePolicy;
 
 use known::{Instance, Instances, Pods};
 pub use messages::{ContainerNews, Effect, Finished, Input, Launch, Runtime, WorkerKey, status_write};
-use reports::{Reported, Reports, Told};
+use reports::{ReportResult, Reported, Reports};
 use status::Writer;
 pub use view::View;
 use worker::{EntryChange, Worker};
@@ -87,7 +87,7 @@ impl Agent {
             Input::PodGone { uid } => {
                 self.instances.0.remove(&uid);
                 for key in self.workers.keys().filter(|key| key.uid == uid).cloned().collect::<Vec<_>>() {
-                    self.after(now, &key, Told::Nothing, false, effects);
+                    self.after(now, &key, ReportResult::Nothing, false, effects);
                 }
             }
             Input::Finished(end) => self.finished(now, &end, effects),
@@ -135,14 +135,14 @@ impl Agent {
         let entries: Vec<_> = self.pods.items.iter().flat_map(|item| keys(item).zip(item.probes.iter().cloned())).collect();
         for (key, entry) in entries {
             let ip = self.pods.ip(&key.uid);
-            let (told, abandoned) = match self.workers.get_mut(&key) {
+            let (result, abandoned) = match self.workers.get_mut(&key) {
                 Some(worker) => {
                     let instance = self.instances.get(&key.uid, &entry.container_name);
-                    let (change, told, abandoned) = worker.update(now, &entry, ip, instance, &self.node);
+                    let (change, result, abandoned) = worker.update(now, &entry, ip, instance, &self.node);
                     if change != EntryChange::None {
                         effects.push(Effect::Updated(key.clone()));
                     }
-                    (told, abandoned)
+                    (result, abandoned)
                 }
                 None => {
                     let reports = prior.get(&key).cloned().map(Reports::restored).unwrap_or_default();
@@ -150,15 +150,15 @@ impl Agent {
                     effects.push(Effect::Started(key.clone()));
                     let refused = worker.tell_refusal(now);
                     let seen = self.instances.of(&key, &worker);
-                    let told = match seen.filter(|_| refused == Told::Nothing) {
+                    let result = match seen.filter(|_| refused == ReportResult::Nothing) {
                         Some(instance) => worker.container(now, instance),
                         None => (refused, false),
                     };
                     self.workers.insert(key.clone(), worker);
-                    told
+                    result
                 }
             };
-            self.after(now, &key, told, abandoned, effects);
+            self.after(now, &key, result, abandoned, effects);
         }
     }
 
@@ -171,14 +171,14 @@ impl Agent {
         self.instances.0.entry(news.uid.clone()).or_default().insert(news.name.clone(), instance.clone());
         let range = WorkerKey { uid: news.uid.clone(), entry: String::new() }..;
         let here = self.workers.range_mut(range).take_while(|(key, _)| key.uid == news.uid);
-        let mut told = Vec::new();
+        let mut result = Vec::new();
         for (key, worker) in here.filter(|(_, worker)| worker.entry.container_name == news.name) {
             if worker.refusal().is_none() {
-                told.push((key.clone(), worker.container(now, &instance)));
+                result.push((key.clone(), worker.container(now, &instance)));
             }
         }
-        for (key, (told, abandoned)) in told {
-            self.after(now, &key, told, abandoned, effects);
+        for (key, (result, abandoned)) in result {
+            self.after(now, &key, result, abandoned, effects);
         }
     }
 
@@ -186,15 +186,15 @@ impl Agent {
         let stale = || Effect::Stale(end.worker.clone());
         let Some(worker) = self.workers.get_mut(&end.worker) else { return effects.push(stale()) };
         let instance = self.instances.of(&end.worker, worker);
-        let Some((told, overran)) = worker.finished(now, end, instance, &self.node) else { return effects.push(stale()) };
+        let Some((result, overran)) = worker.finished(now, end, instance, &self.node) else { return effects.push(stale()) };
         if overran {
             effects.push(Effect::Overran(end.worker.clone()));
         }
-        self.after(now, &end.worker, told, false, effects);
+        self.after(now, &end.worker, result, false, effects);
     }
 
     /// Does what follows from news of a worker: reports, gate, timer.
-    fn after(&mut self, now: Time, key: &WorkerKey, told: Told, abandoned: bool, effects: &mut Vec<Effect>) {
+    fn after(&mut self, now: Time, key: &WorkerKey, result: ReportResult, abandoned: bool, effects: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(key) else { return };
         let (instance, ip) = (self.instances.of(key, worker), self.pods.ip(&key.uid));
         let rng = &mut self.rng;
@@ -203,13 +203,13 @@ impl Agent {
             effects.push(Effect::Abandon(key.clone()));
         }
         let due = [worker.schedule.due(), worker.reports.deadline()].into_iter().flatten().min();
-        match told {
-            Told::Nothing => {}
-            Told::Waiting => self.messages_suppressed += 1,
-            Told::Again | Told::Changed => {
+        match result {
+            ReportResult::Nothing => {}
+            ReportResult::Waiting => self.messages_suppressed += 1,
+            ReportResult::Again | ReportResult::Changed => {
                 self.writer.dirty = true;
                 let last = worker.reports.last.clone().expect("it was just reported");
-                self.tell(key, &last, told == Told::Changed, effects);
+                self.tell(key, &last, result == ReportResult::Changed, effects);
             }
         }
         self.arm(key, due);
@@ -225,7 +225,7 @@ impl Agent {
         if let (Some(reason), Some(pod), true) = (reason, pod, changed) {
             let object = reference::<Pod>(&pod.namespace, &pod.name, &pod.uid);
             let message = format!("{}: {}", key.entry, last.message);
-            effects.push(Effect::Note(Note { object, type_: NoteType::Normal, reason, message }));
+            effects.push(Effect::Event(Event { object, type_: EventType::Normal, reason, message }));
         }
         let (worker, state, message) = (key.clone(), last.state, last.message.clone());
         effects.push(Effect::Reported { worker, state, message, changed });
@@ -248,7 +248,7 @@ impl Agent {
     /// Does what is due for one worker.
     fn fire(&mut self, now: Time, key: &WorkerKey, effects: &mut Vec<Effect>) {
         let Some(worker) = self.workers.get_mut(key) else { return };
-        let told = worker.reports.release(now);
+        let result = worker.reports.release(now);
         if let Some(due) = worker.launch(now) {
             let pod = self.pods.get(&key.uid).expect("a worker belongs to an item");
             let instance = self.instances.of(key, worker).expect("without one the gate is closed");
@@ -264,7 +264,7 @@ impl Agent {
                 due,
             })));
         }
-        self.after(now, key, told, false, effects);
+        self.after(now, key, result, false, effects);
     }
 
     /// Returns the status as it should be: entries in the order of the spec, only what has a state.

@@ -89,8 +89,8 @@ pub(crate) struct Cache {
     pub(crate) marked_by: Groups<Key, Key>,
     /// Nodes whose stored object has entries of a marker.
     pub(crate) carriers: Groups<Key, String>,
-    /// Pods with a trouble, by marker and reason.
-    pub(crate) troubles: Groups<(Key, Reason), Key>,
+    /// Pods with a problem, by marker and reason.
+    pub(crate) problems: Groups<(Key, Reason), Key>,
 }
 
 impl Cache {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::marker::{NodePodProbe, PodProbeMarker};
-use api::{Node, Note, Pod, Write, WriteError};
+use api::{Event, Node, Pod, Write, WriteError};
 use machine::{BackOff, Machine, Time, WorkQueue};
 
 use crate::Key;
@@ -102,7 +102,7 @@ pub enum Effect {
         since: Time,
     },
     /// Write an event.
-    Note(Note),
+    Event(Event),
 }
 
 /// The marker controller.

@@ -58,7 +58,7 @@ pub fn plan(markers: Vec<PodProbeMarker>, pods: Vec<Pod>, nodes: &[Node], node_p
     Plan {
         node_pod_probes: names.into_iter().filter_map(|name| Some((name.clone(), cache.action(name)?))).collect(),
         markers: cache.markers.iter().map(|(key, entry)| (key.clone(), marker_plan(entry))).collect(),
-        events: cache.troubles.keys().cloned().collect(),
+        events: cache.problems.keys().cloned().collect(),
         usable: cache.pods.values().map(usable).filter(|(_, names)| !names.is_empty()).collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! The heartbeat loop of the agent: when to renew the Lease, when to try again, when to post the status.
 //!
-//! Beats lie on a fixed raster, so that a beat in trouble never delays the next. Within a beat up to five attempts start
+//! Beats lie on a fixed raster, so that a late beat never delays the next. Within a beat up to five attempts start
 //! side by side, each but the first over a connection of its own: a stalled connection cannot eat the beat. The profile
 //! slows down transmission, not perception: a change of readiness is posted at once, and so is a status that the API shows
 //! otherwise than the node would post it. A loop that was held up for longer than its Lease lasts (a stopped process, a

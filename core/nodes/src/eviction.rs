@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use api::node::Taint;
 use api::pod::Toleration;
-use api::{Node, Note, NoteType, ObjectReference, Pod};
+use api::{Event, EventType, Node, ObjectReference, Pod};
 use machine::{Machine, Time};
 
 pub use schedule::{Due, Schedule};
@@ -33,7 +33,7 @@ pub struct PodFacts {
     pub uid: Arc<str>,
     /// The node; empty while it is not bound.
     pub node: Arc<str>,
-    /// What it bears.
+    /// What it tolerates.
     pub tolerations: Vec<Toleration>,
     /// When it was bound: the transition of PodScheduled to True.
     pub bound_at: Option<Time>,
@@ -120,14 +120,14 @@ pub enum Effect {
 
 impl Effect {
     /// Returns the event to be written about it.
-    pub fn note(&self) -> Option<Note> {
+    pub fn event(&self) -> Option<Event> {
         let (key, words) = match self {
             Effect::Evict { key, .. } => (key, "Marking for deletion Pod"),
             Effect::Cancelled { key } => (key, "Cancelling deletion of Pod"),
             Effect::Scheduled { .. } => return None,
         };
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-        Some(Note {
+        Some(Event {
             object: ObjectReference {
                 api_version: "v1".to_owned(),
                 kind: "Pod".to_owned(),
@@ -135,7 +135,7 @@ impl Effect {
                 name: name.to_owned(),
                 ..ObjectReference::default()
             },
-            type_: NoteType::Normal,
+            type_: EventType::Normal,
             reason: "TaintManagerEviction",
             message: format!("{words} {key}"),
         })

@@ -2,7 +2,7 @@
 //!
 //! - [`beats`]: the heartbeat loop of the agent on a node;
 //! - [`monitor`]: the node lifecycle controller: who is silent, which taints follow, at which rate;
-//! - [`tolerations`]: which tolerations admission adds, which taints a pod bears and for how long;
+//! - [`tolerations`]: which tolerations admission adds, which taints a pod tolerates and for how long;
 //! - [`eviction`]: when a pod leaves a tainted node, and that it does;
 //! - [`lifecycle`]: monitor and evictor together, as requests to the API and their answers.
 //!

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::node::Taint;
-use api::{Lease, Node, Note, Pod, Timestamp, Verb, Write, WriteError};
+use api::{Event, Lease, Node, Pod, Timestamp, Verb, Write, WriteError};
 use machine::{Machine, Time};
 use serde_json::json;
 
@@ -57,7 +57,7 @@ pub enum Effect {
     /// Send this, and say how it ended.
     Write(Write),
     /// Write an event.
-    Note(Note),
+    Event(Event),
     /// For logs and metrics.
     Report(Report),
 }
@@ -205,23 +205,23 @@ impl Lifecycle {
 
     fn tell_node(&mut self, now: Time, name: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some((node, grace)) = self.nodes.get(name) else { return };
-        let (facts, told) = (NodeFacts { grace: *grace, ..NodeFacts::read(node) }, eviction::Input::node(node));
+        let (facts, input) = (NodeFacts { grace: *grace, ..NodeFacts::read(node) }, eviction::Input::node(node));
         self.step_monitor(now, Some(monitor::Input::Node(facts)), effects);
-        self.step_evictor(now, Some(told), effects);
+        self.step_evictor(now, Some(input), effects);
     }
 
     fn tell_pod(&mut self, now: Time, key: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(pod) = self.pods.get(key) else { return };
-        let (facts, told) = (monitor::PodFacts::read(pod), eviction::PodFacts::read(pod));
+        let (facts, input) = (monitor::PodFacts::read(pod), eviction::PodFacts::read(pod));
         self.step_monitor(now, Some(monitor::Input::Pod(facts)), effects);
-        self.step_evictor(now, Some(eviction::Input::Pod(told)), effects);
+        self.step_evictor(now, Some(eviction::Input::Pod(input)), effects);
     }
 
     fn step_monitor(&mut self, now: Time, input: Option<monitor::Input>, effects: &mut Vec<Effect>) {
         let mut decided = Vec::new();
         self.monitor.step(now, input, &mut decided);
         for effect in decided {
-            effects.extend(effect.note().map(Effect::Note));
+            effects.extend(effect.event().map(Effect::Event));
             self.carry_out(now, effect, effects);
         }
     }
@@ -271,7 +271,7 @@ impl Lifecycle {
         let mut decided = Vec::new();
         self.evictor.step(now, input, &mut decided);
         for effect in decided {
-            effects.extend(effect.note().map(Effect::Note));
+            effects.extend(effect.event().map(Effect::Event));
             match effect {
                 eviction::Effect::Evict { key, uid } => {
                     let condition = json!({

@@ -36,7 +36,7 @@ impl Health {
 pub enum TaintEffect {
     /// Keeps new pods away.
     NoSchedule,
-    /// Drives pods out that do not bear it.
+    /// Drives pods out that do not tolerate it.
     NoExecute,
 }
 

@@ -1,4 +1,4 @@
-//! Tolerations: what admission adds, what a pod bears and for how long, how running pods follow a change of profile.
+//! Tolerations: what admission adds, what a pod tolerates and for how long, how running pods follow a change of profile.
 
 use api::Pod;
 use api::node::Taint;
@@ -15,9 +15,9 @@ pub fn admit(pod: &mut Value, operation: &str, subresource: &str, defaults: &Def
     api::tolerations::admit(pod, defaults);
 }
 
-/// How long a NoExecute taint is borne.
+/// How long a NoExecute taint is tolerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bearing {
+pub enum TolerationTime {
     /// Not at all.
     NotTolerated,
     /// For so many seconds, not negative.
@@ -26,19 +26,19 @@ pub enum Bearing {
     Forever,
 }
 
-/// Returns how long a taint is borne: the first toleration that matches decides, in list order.
-pub fn bearing(tolerations: &[Toleration], taint: &Taint) -> Bearing {
+/// Returns how long a taint is tolerated: the first toleration that matches decides, in list order.
+pub fn toleration_time(tolerations: &[Toleration], taint: &Taint) -> TolerationTime {
     match tolerations.iter().find(|toleration| tolerates(toleration, taint)) {
-        None => Bearing::NotTolerated,
-        Some(Toleration { toleration_seconds: None, .. }) => Bearing::Forever,
-        Some(Toleration { toleration_seconds: Some(seconds), .. }) => Bearing::Seconds((*seconds).max(0)),
+        None => TolerationTime::NotTolerated,
+        Some(Toleration { toleration_seconds: None, .. }) => TolerationTime::Forever,
+        Some(Toleration { toleration_seconds: Some(seconds), .. }) => TolerationTime::Seconds((*seconds).max(0)),
     }
 }
 
-/// Returns how long all NoExecute taints together are borne.
-pub fn bearing_all(tolerations: &[Toleration], taints: &[Taint]) -> Bearing {
+/// Returns how long all NoExecute taints together are tolerated.
+pub fn toleration_time_all(tolerations: &[Toleration], taints: &[Taint]) -> TolerationTime {
     let no_execute = taints.iter().filter(|taint| taint.effect == "NoExecute");
-    no_execute.map(|taint| bearing(tolerations, taint)).min().unwrap_or(Bearing::Forever)
+    no_execute.map(|taint| toleration_time(tolerations, taint)).min().unwrap_or(TolerationTime::Forever)
 }
 
 /// Returns the tolerations of a running pod moved from the defaults of one profile to those of another.

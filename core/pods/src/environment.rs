@@ -21,7 +21,7 @@ pub use references::References;
 
 /// Facts about the node and the pod that no object holds.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct PodContext {
     /// Address of the pod.
     pub pod_ip: String,
     /// Address of the node.
@@ -61,16 +61,16 @@ pub fn resolve(
     container: &Value,
     references: &References,
     services: &[api::Service],
-    surroundings: &Surroundings,
+    context: &PodContext,
 ) -> Result<Resolved, ConfigError> {
     let mut warnings = Vec::new();
-    let user = security::user(pod, container, surroundings)?;
+    let user = security::user(pod, container, context)?;
     warnings.extend(security::warnings(pod, container));
     let place = api::field::Path::new(format!("spec.containers{{{}}}", text(container, &["name"])));
     warnings.extend(api::process_rules::container_not_honoured(&pod["spec"], container, &place));
-    let mut env = base(pod, surroundings, user.user);
+    let mut env = base(pod, context, user.user);
     env.extend(services::variables(text(pod, &["metadata", "namespace"]), links(pod), services));
-    let given = variables(pod, container, references, surroundings, &env, &mut warnings)?;
+    let given = variables(pod, container, references, context, &env, &mut warnings)?;
     env.extend(given);
     if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
         return Err(ConfigError::ZeroByte { name: name.clone() });
@@ -90,15 +90,15 @@ fn links(pod: &Value) -> bool {
     boolean(pod, &["spec", "enableServiceLinks"]).unwrap_or(true)
 }
 
-fn base(pod: &Value, surroundings: &Surroundings, user: Option<u32>) -> BTreeMap<String, String> {
-    let mut env = surroundings.base.clone();
+fn base(pod: &Value, context: &PodContext, user: Option<u32>) -> BTreeMap<String, String> {
+    let mut env = context.base.clone();
     if user.is_some() {
         // The home of whoever started lifesign is not theirs, and they may not enter its data directory.
         env.insert("HOME".to_owned(), "/".to_owned());
         env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
     }
     for (name, value) in [
-        ("POD_IP", surroundings.pod_ip.as_str()),
+        ("POD_IP", context.pod_ip.as_str()),
         ("POD_NAME", text(pod, &["metadata", "name"])),
         ("POD_NAMESPACE", text(pod, &["metadata", "namespace"])),
     ] {
@@ -112,7 +112,7 @@ fn variables(
     pod: &Value,
     container: &Value,
     references: &References,
-    surroundings: &Surroundings,
+    context: &PodContext,
     below: &BTreeMap<String, String>,
     warnings: &mut Vec<String>,
 ) -> Result<BTreeMap<String, String>, ConfigError> {
@@ -140,7 +140,7 @@ fn variables(
             let known = |name: &str| env.get(name).or_else(|| below.get(name)).map(String::as_str);
             Some(probe::outcome::expand(&[literal.to_owned()], known).remove(0))
         } else if let Some(source) = api::json::get(entry, "valueFrom") {
-            value_from(pod, container, source, references, surroundings)?
+            value_from(pod, container, source, references, context)?
         } else {
             Some(String::new())
         };
@@ -157,13 +157,13 @@ fn value_from(
     container: &Value,
     source: &Value,
     references: &References,
-    surroundings: &Surroundings,
+    context: &PodContext,
 ) -> Result<Option<String>, ConfigError> {
     if let Some(reference) = api::json::get(source, "fieldRef") {
-        return field(pod, text(reference, &["fieldPath"]), surroundings).map(Some);
+        return field(pod, text(reference, &["fieldPath"]), context).map(Some);
     }
     if let Some(reference) = api::json::get(source, "resourceFieldRef") {
-        return resource(pod, Some(container), reference, surroundings).map(Some);
+        return resource(pod, Some(container), reference, context).map(Some);
     }
     if let Some(reference) = api::json::get(source, "configMapKeyRef") {
         return references.config_map_key(reference);
@@ -171,7 +171,7 @@ fn value_from(
     if let Some(reference) = api::json::get(source, "secretKeyRef") {
         return references.secret_key(reference);
     }
-    let kind = source.as_object().and_then(|members| members.keys().next()).cloned().unwrap_or_default();
+    let kind = source.as_object().and_then(|containers| containers.keys().next()).cloned().unwrap_or_default();
     Err(ConfigError::ValueFrom { kind })
 }
 

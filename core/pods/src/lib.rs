@@ -8,12 +8,12 @@
 //! Invariants: no two instances of a container at once; nothing starts once the pod is to end; every pod that is to end
 //! does; a machine made from the status that another one wrote goes on where that one was.
 
+mod container;
 pub mod environment;
+mod events;
 mod instances;
 mod machine;
-mod member;
 mod messages;
-mod notes;
 mod restore;
 mod schedule;
 pub mod scheduler;

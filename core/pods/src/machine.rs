@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
+use api::Pod;
+use api::event::EventType;
 use api::meta::Condition;
-use api::note::NoteType;
-use api::{Note, Pod};
 use machine::{Machine, Rng, Time};
 use probe::{PodPhase, Role, WorkerView};
 
-use crate::member::{Member, State, Waiting};
+use crate::container::{InstanceState, PodContainer, Waiting};
+use crate::events;
 use crate::messages::{Effect, Found, Input};
-use crate::notes;
 use crate::settings::{Doubling, GRACE_SECONDS, RETRY_SETUP, RETRY_SETUP_MAX, Settings};
 use crate::status::Report;
 use crate::stop::{Cause, Ending};
@@ -28,7 +28,7 @@ pub struct PodMachine {
     /// Conditions that others write.
     pub(crate) foreign: Vec<Condition>,
     /// Init containers in their order, then the regular ones.
-    pub(crate) members: Vec<Member>,
+    pub(crate) containers: Vec<PodContainer>,
     pub(crate) sandbox: Sandbox,
     pub(crate) ip: String,
     pub(crate) torn_down: bool,
@@ -82,14 +82,14 @@ impl PodMachine {
     pub fn new(now: Time, pod: Pod, found: Vec<Found>, settings: Arc<Settings>, mut rng: Rng) -> PodMachine {
         let start_time = pod.status.start_time.map_or(now, |time| time.0);
         let stored = Report::of(&pod);
-        let members = crate::restore::members(now, &pod, &found, &settings, &mut rng);
+        let containers = crate::restore::containers(now, &pod, &found, &settings, &mut rng);
         // What comes before the regular containers is done again in order, unless they are running already.
-        let initialized = members.iter().any(|member| member.role == Role::Regular && member.is_alive());
+        let initialized = containers.iter().any(|container| container.role == Role::Regular && container.is_alive());
         let fixed = crate::restore::fixed(&pod);
         let mut machine = PodMachine {
             settings,
             foreign: crate::status::foreign(&pod.status.conditions),
-            members,
+            containers,
             sandbox: Sandbox::Missing { retry_at: now, failures: Doubling::default(), why: None },
             ip: pod.status.pod_ip.clone(),
             torn_down: fixed.is_some(),
@@ -131,7 +131,7 @@ impl PodMachine {
 
     /// Returns whether a process of the pod exists, or may soon.
     pub fn is_alive(&self) -> bool {
-        self.members.iter().any(Member::is_alive)
+        self.containers.iter().any(PodContainer::is_alive)
     }
 
     /// Returns whether the API has the status as it should be, as far as is known.
@@ -141,7 +141,7 @@ impl PodMachine {
 
     /// Returns what the workers of all containers do.
     pub fn workers(&self) -> impl Iterator<Item = (&Arc<str>, WorkerView)> {
-        let probers = self.members.iter().filter_map(|member| Some((&member.name, member.prober.as_ref()?)));
+        let probers = self.containers.iter().filter_map(|container| Some((&container.name, container.prober.as_ref()?)));
         probers.flat_map(|(name, prober)| prober.workers().map(move |view| (name, view)))
     }
 
@@ -157,23 +157,23 @@ impl PodMachine {
     }
 
     pub(crate) fn find(&self, container: &str) -> Option<usize> {
-        self.members.iter().position(|member| &*member.name == container)
+        self.containers.iter().position(|known| &*known.name == container)
     }
 
-    pub(crate) fn note(&self, index: usize, type_: NoteType, reason: &'static str, message: String, out: &mut Vec<Effect>) {
-        let member = &self.members[index];
-        let note = notes::of_container(&self.pod, member.role, &member.name, type_, reason, message);
-        out.push(Effect::Note { note, count: 1 });
+    pub(crate) fn event(&self, index: usize, type_: EventType, reason: &'static str, message: String, out: &mut Vec<Effect>) {
+        let container = &self.containers[index];
+        let event = events::of_container(&self.pod, container.role, &container.name, type_, reason, message);
+        out.push(Effect::Event { event, count: 1 });
     }
 
     /// Takes up what was found, once, before the first fact.
     fn begin(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.begun = true;
-        for index in 0..self.members.len() {
-            match &self.members[index].state {
-                State::Running(instance) if instance.in_post_start => self.post_start(index, out),
-                State::Running(_) => self.counts_as_running(now, index, out),
-                State::Ended(ended) => {
+        for index in 0..self.containers.len() {
+            match &self.containers[index].state {
+                InstanceState::Running(instance) if instance.in_post_start => self.post_start(index, out),
+                InstanceState::Running(_) => self.counts_as_running(now, index, out),
+                InstanceState::Ended(ended) => {
                     let exit_code = self.exit_code_for_prober(ended);
                     self.probe(now, index, Some(probe::Input::NotRunning { exit_code }), out);
                 }
@@ -245,11 +245,11 @@ impl PodMachine {
         self.stored_conditions(now, owned);
         let fixed = crate::restore::fixed(&self.pod);
         self.slim();
-        if self.members.len() != self.pod.spec.init_containers.len() + self.pod.spec.containers.len() {
+        if self.containers.len() != self.pod.spec.init_containers.len() + self.pod.spec.containers.len() {
             // The API does not let containers come and go: what runs here goes on as it was.
             self.pod.spec = before.spec.clone();
         }
-        for index in 0..self.members.len() {
+        for index in 0..self.containers.len() {
             self.spec_changed(now, index, &before, out);
         }
         if let (None, Some(fixed)) = (&self.fixed, fixed) {
@@ -265,17 +265,17 @@ impl PodMachine {
 
     /// A container with another image is another container: it is started anew, and its ladder with it.
     fn spec_changed(&mut self, now: Time, index: usize, before: &Pod, out: &mut Vec<Effect>) {
-        let member = &mut self.members[index];
-        let (old, new) = (member.spec(before), member.spec(&self.pod));
+        let container = &mut self.containers[index];
+        let (old, new) = (container.spec(before), container.spec(&self.pod));
         if old.image == new.image && old.resources == new.resources {
             return;
         }
-        member.back_off = Default::default();
+        container.back_off = Default::default();
         let other_image = old.image != new.image;
-        if other_image && member.role != Role::Init && member.instance().is_some() && self.ending.is_none() {
-            let name = self.members[index].name.clone();
+        if other_image && container.role != Role::Init && container.instance().is_some() && self.ending.is_none() {
+            let name = self.containers[index].name.clone();
             let message = format!("Container {name} definition changed, will be restarted");
-            self.note(index, NoteType::Normal, notes::KILLING, message, out);
+            self.event(index, EventType::Normal, events::KILLING, message, out);
             self.restart(now, index, true, out);
         }
     }
@@ -284,8 +284,8 @@ impl PodMachine {
         let Sandbox::Asked { mut failures, why: before } = self.sandbox.clone() else { return };
         let why = Waiting { reason, message };
         if before.as_ref() != Some(&why) {
-            let note = notes::of_pod(&self.pod, NoteType::Warning, notes::FAILED_SANDBOX, why.message.clone());
-            out.push(Effect::Note { note, count: 1 });
+            let event = events::of_pod(&self.pod, EventType::Warning, events::FAILED_SANDBOX, why.message.clone());
+            out.push(Effect::Event { event, count: 1 });
         }
         let retry_at = now + failures.next(RETRY_SETUP, RETRY_SETUP_MAX);
         self.sandbox = Sandbox::Missing { retry_at, failures, why: Some(why) };
@@ -295,28 +295,29 @@ impl PodMachine {
     /// Hands a fact to the prober of a container (`None`: the time has come), and does what it says.
     pub(crate) fn probe(&mut self, now: Time, index: usize, input: Option<probe::Input>, out: &mut Vec<Effect>) {
         let mut effects = std::mem::take(&mut self.scratch);
-        if let Some(prober) = &mut self.members[index].prober {
+        if let Some(prober) = &mut self.containers[index].prober {
             match input {
                 Some(input) => prober.input(now, input, &mut effects),
                 None => prober.launch_due(now, &mut effects),
             }
         }
         for effect in effects.drain(..) {
-            let member = &self.members[index];
+            let container = &self.containers[index];
             match effect {
                 probe::Effect::Kill { probe, grace_seconds, restart } => {
-                    let notice = probe::Notice::killing(&member.name, probe, grace_seconds, restart);
-                    self.note(index, notice.type_, notice.reason, notice.message, out);
+                    let event = probe::ContainerEvent::killing(&container.name, probe, grace_seconds, restart);
+                    self.event(index, event.type_, event.reason, event.message, out);
                     self.probe_kill(now, index, grace_seconds, restart, out);
                 }
-                probe::Effect::Note { notice, .. } => {
-                    let (name, role) = (&member.name, member.role);
-                    let note: Note = notes::of_container(&self.pod, role, name, notice.type_, notice.reason, notice.message);
-                    out.push(Effect::Note { note, count: notice.count });
+                probe::Effect::Event { event, .. } => {
+                    let (name, role) = (&container.name, container.role);
+                    let count = event.count;
+                    let event = events::of_container(&self.pod, role, name, event.type_, event.reason, event.message);
+                    out.push(Effect::Event { event, count });
                 }
                 effect => {
                     self.changed |= matches!(effect, probe::Effect::Started(_) | probe::Effect::Ready(_));
-                    out.push(Effect::Probe { container: member.name.clone(), effect });
+                    out.push(Effect::Probe { container: container.name.clone(), effect });
                 }
             }
         }
@@ -325,7 +326,7 @@ impl PodMachine {
 
     /// Tells something to the workers of all containers.
     pub(crate) fn end_workers(&mut self, now: Time, input: probe::Input, out: &mut Vec<Effect>) {
-        for index in 0..self.members.len() {
+        for index in 0..self.containers.len() {
             self.probe(now, index, Some(input.clone()), out);
         }
     }
@@ -333,12 +334,12 @@ impl PodMachine {
     /// Launches the attempts that are due; returns when the next ones are.
     fn launch_due(&mut self, now: Time, out: &mut Vec<Effect>) -> Option<Time> {
         let mut next = None;
-        for index in 0..self.members.len() {
-            let deadline = |members: &[Member]| members[index].prober.as_ref().and_then(|prober| prober.deadline());
-            if deadline(&self.members).is_some_and(|due| due <= now) {
+        for index in 0..self.containers.len() {
+            let deadline = |containers: &[PodContainer]| containers[index].prober.as_ref().and_then(|prober| prober.deadline());
+            if deadline(&self.containers).is_some_and(|due| due <= now) {
                 self.probe(now, index, None, out);
             }
-            next = earlier(next, deadline(&self.members));
+            next = earlier(next, deadline(&self.containers));
         }
         next
     }

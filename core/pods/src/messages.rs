@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::pod::LifecycleHandler;
-use api::{Note, Pod, ProbeType, Write, WriteError};
+use api::{Event, Pod, ProbeType, Write, WriteError};
 use machine::Time;
 use probe::Report;
 
@@ -221,7 +221,7 @@ pub enum Effect {
         /// The instance.
         id: Arc<str>,
     },
-    /// What a prober wants: attempts to launch and to cancel; the rest is for metrics. Never a kill or a note.
+    /// What a prober wants: attempts to launch and to cancel; the rest is for metrics. Never a kill or an event.
     Probe {
         /// The container, whose latest instance it is about.
         container: Arc<str>,
@@ -245,9 +245,9 @@ pub enum Effect {
         uid: String,
     },
     /// Write an event.
-    Note {
+    Event {
         /// The event.
-        note: Note,
+        event: Event,
         /// How many occurrences it stands for.
         count: u32,
     },

@@ -10,7 +10,7 @@ use api::pod::{Container, ContainerStatus, ContainerTerminated};
 use machine::{Rng, Time};
 use probe::{BackOff, ContainerProber, PodPhase, Prior, Restarts, Role};
 
-use crate::member::{Ended, Instance, Member, Next, State, Waiting};
+use crate::container::{Ended, Instance, InstanceState, Next, PodContainer, Waiting};
 use crate::messages::{Exit, Found, FoundState};
 use crate::settings::{Doubling, GRACE_SECONDS, Settings};
 use crate::status::{CONTAINER_ID_PREFIX, CRASH_LOOP};
@@ -26,65 +26,65 @@ pub(crate) fn fixed(pod: &Pod) -> Option<(PodPhase, String, String)> {
 }
 
 /// Returns the containers of a pod, init containers first.
-pub(crate) fn members(now: Time, pod: &Pod, found: &[Found], settings: &Settings, rng: &mut Rng) -> Vec<Member> {
-    let init = pod.spec.init_containers.iter().enumerate().map(|(index, container)| {
-        let role = if container.is_sidecar() { Role::Sidecar } else { Role::Init };
-        (role, index, container, &pod.status.init_container_statuses)
+pub(crate) fn containers(now: Time, pod: &Pod, found: &[Found], settings: &Settings, rng: &mut Rng) -> Vec<PodContainer> {
+    let init = pod.spec.init_containers.iter().enumerate().map(|(index, spec)| {
+        let role = if spec.is_sidecar() { Role::Sidecar } else { Role::Init };
+        (role, index, spec, &pod.status.init_container_statuses)
     });
     let regular = pod.spec.containers.iter().enumerate();
-    let regular = regular.map(|(index, container)| (Role::Regular, index, container, &pod.status.container_statuses));
+    let regular = regular.map(|(index, spec)| (Role::Regular, index, spec, &pod.status.container_statuses));
     init.chain(regular)
-        .map(|(role, index, container, statuses)| {
-            let stored = statuses.iter().find(|status| status.name == container.name);
-            let mut member = fresh(role, index, pod, container);
-            let mut found: Vec<&Found> = found.iter().filter(|found| found.container == container.name).collect();
+        .map(|(role, index, spec, statuses)| {
+            let stored = statuses.iter().find(|status| status.name == spec.name);
+            let mut container = fresh(role, index, pod, spec);
+            let mut found: Vec<&Found> = found.iter().filter(|found| found.container == spec.name).collect();
             found.sort_by_key(|found| std::cmp::Reverse(found.number));
-            restore(now, &mut member, container, stored, &found, settings);
+            restore(now, &mut container, spec, stored, &found, settings);
             if role != Role::Init {
-                member.prober = Some(Box::new(prober(&member, pod, container, stored, settings, rng)));
+                container.prober = Some(Box::new(prober(&container, pod, spec, stored, settings, rng)));
             }
-            member
+            container
         })
         .collect()
 }
 
-fn fresh(role: Role, index: usize, pod: &Pod, container: &Container) -> Member {
+fn fresh(role: Role, index: usize, pod: &Pod, spec: &Container) -> PodContainer {
     let policy = &pod.spec.restart_policy;
-    let restarts = if role == Role::Init { Restarts::of_init(policy, container) } else { Restarts::of(policy, container) };
-    Member {
-        name: container.name.as_str().into(),
+    let restarts = if role == Role::Init { Restarts::of_init(policy, spec) } else { Restarts::of(policy, spec) };
+    PodContainer {
+        name: spec.name.as_str().into(),
         role,
         index,
         restarts,
         prober: None,
         back_off: BackOff::default(),
         instances: 0,
-        state: State::New,
+        state: InstanceState::New,
         last: None,
         setup_failures: Doubling::default(),
     }
 }
 
 fn prober(
-    member: &Member,
+    container: &PodContainer,
     pod: &Pod,
-    container: &Container,
+    spec: &Container,
     stored: Option<&ContainerStatus>,
     settings: &Settings,
     rng: &mut Rng,
 ) -> ContainerProber {
-    let prior = member.instance().and_then(|instance| {
+    let prior = container.instance().and_then(|instance| {
         let stored = stored.filter(|stored| id_of(&stored.container_id) == &*instance.id && stored.state.running.is_some())?;
         Some(Prior::new(&instance.id, stored.started == Some(true), stored.ready, rng))
     });
     let grace = pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS);
-    ContainerProber::new(container, member.restarts.clone(), grace, &settings.node, prior)
+    ContainerProber::new(spec, container.restarts.clone(), grace, &settings.node, prior)
 }
 
 fn restore(
     now: Time,
-    member: &mut Member,
-    container: &Container,
+    container: &mut PodContainer,
+    spec: &Container,
     stored: Option<&ContainerStatus>,
     found: &[&Found],
     settings: &Settings,
@@ -96,8 +96,8 @@ fn restore(
     let of_status = |terminated: &Option<ContainerTerminated>| terminated.as_ref().map(|end| ended(end, now));
     if let Some(latest) = found.first() {
         let is_stored = stored.filter(|stored| id_of(&stored.container_id) == latest.id);
-        member.instances = latest.number + 1;
-        member.last = found.get(1).as_ref().and_then(ended_before).or_else(|| {
+        container.instances = latest.number + 1;
+        container.last = found.get(1).as_ref().and_then(ended_before).or_else(|| {
             let stored = stored?;
             match is_stored {
                 Some(_) if stored.state.waiting.is_none() => of_status(&stored.last_state.terminated),
@@ -105,11 +105,11 @@ fn restore(
                 None => of_status(&stored.state.terminated).or_else(|| of_status(&stored.last_state.terminated)),
             }
         });
-        member.state = match &latest.state {
+        container.state = match &latest.state {
             FoundState::Running { started_at } => {
                 let known = is_stored.is_some_and(|stored| stored.state.running.is_some());
-                let hook = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
-                State::Running(Box::new(Instance {
+                let hook = spec.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
+                InstanceState::Running(Box::new(Instance {
                     id: latest.id.as_str().into(),
                     started_at: (*started_at).min(now),
                     // Whether the hook was carried out is not known: it may be carried out twice, but not left out.
@@ -119,7 +119,7 @@ fn restore(
                 }))
             }
             FoundState::Ended(exit) => {
-                let next = next(now, member, exit, is_stored, latest.interrupted, settings);
+                let next = next(now, container, exit, is_stored, latest.interrupted, settings);
                 let ended = Ended { id: latest.id.as_str().into(), exit: exit.clone(), next };
                 waits_again(now, is_stored, Box::new(ended))
             }
@@ -137,56 +137,58 @@ fn restore(
         _ => of_status(&stored.last_state.terminated),
     };
     let Some(mut end) = end else {
-        member.state = unfit(now, stored, None).unwrap_or(State::New);
+        container.state = unfit(now, stored, None).unwrap_or(InstanceState::New);
         return;
     };
-    member.instances = u64::try_from(stored.restart_count).unwrap_or(0) + 1;
+    container.instances = u64::try_from(stored.restart_count).unwrap_or(0) + 1;
     if stored.state.waiting.is_none() {
-        member.last = of_status(&stored.last_state.terminated);
+        container.last = of_status(&stored.last_state.terminated);
     }
-    end.next = next(now, member, &end.exit, Some(stored), false, settings);
-    member.state = waits_again(now, Some(stored), Box::new(end));
+    end.next = next(now, container, &end.exit, Some(stored), false, settings);
+    container.state = waits_again(now, Some(stored), Box::new(end));
 }
 
 /// Returns the state of a container whose next instance could not be set up, if that is what the status tells of.
-fn waits_again(now: Time, stored: Option<&ContainerStatus>, ended: Box<Ended>) -> State {
+fn waits_again(now: Time, stored: Option<&ContainerStatus>, ended: Box<Ended>) -> InstanceState {
     match stored {
-        Some(stored) if ended.next != Next::Never => unfit(now, stored, Some(ended.clone())).unwrap_or(State::Ended(ended)),
-        _ => State::Ended(ended),
+        Some(stored) if ended.next != Next::Never => {
+            unfit(now, stored, Some(ended.clone())).unwrap_or(InstanceState::Ended(ended))
+        }
+        _ => InstanceState::Ended(ended),
     }
 }
 
-fn unfit(now: Time, stored: &ContainerStatus, after: Option<Box<Ended>>) -> Option<State> {
+fn unfit(now: Time, stored: &ContainerStatus, after: Option<Box<Ended>>) -> Option<InstanceState> {
     let waiting = stored.state.waiting.as_ref()?;
     if ["", CRASH_LOOP, "ContainerCreating", "PodInitializing"].contains(&waiting.reason.as_str()) {
         return None;
     }
     let why = Box::new(Waiting { reason: waiting.reason.clone(), message: waiting.message.clone() });
-    Some(State::Unfit { why, retry_at: now, after })
+    Some(InstanceState::Unfit { why, retry_at: now, after })
 }
 
 /// Decides what follows an instance that ended while nobody looked, or before the agent did.
 fn next(
     now: Time,
-    member: &mut Member,
+    container: &mut PodContainer,
     exit: &Exit,
     stored: Option<&ContainerStatus>,
     interrupted: bool,
     settings: &Settings,
 ) -> Next {
-    if interrupted && member.restarts.follow_kill() {
+    if interrupted && container.restarts.follow_kill() {
         return Next::At { at: now, delay: Duration::ZERO };
     }
     if let Some(delay) = stored.and_then(stored_delay) {
         // The ladder goes on from the step that it had reached.
-        member.back_off = BackOff::after(delay, &settings.back_off);
+        container.back_off = BackOff::after(delay, &settings.back_off);
         return Next::At { at: exit.finished_at.min(now) + delay, delay };
     }
-    if !member.restarts.follow(Some(exit.exit_code)) {
+    if !container.restarts.follow(Some(exit.exit_code)) {
         return Next::Never;
     }
     let exited = exit.finished_at.min(now);
-    let at = member.back_off.restart_at(&settings.back_off, exit.started_at.min(exited), exited);
+    let at = container.back_off.restart_at(&settings.back_off, exit.started_at.min(exited), exited);
     Next::At { at, delay: at.since(exited) }
 }
 

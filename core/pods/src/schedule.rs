@@ -201,8 +201,8 @@ mod tests {
         let all = [away, cordoned, tainted, soft];
         let plain = pod(json!({"containers": [cpu("1")]}));
         assert_eq!(schedule(&plain, &all, &BTreeMap::new()), Decision::Bind("d".to_owned()));
-        let bears = pod(json!({"tolerations": [{"key": "gpu", "operator": "Exists"}], "containers": [cpu("1")]}));
-        assert_eq!(schedule(&bears, &all, &BTreeMap::new()), Decision::Bind("c".to_owned()));
+        let tolerates = pod(json!({"tolerations": [{"key": "gpu", "operator": "Exists"}], "containers": [cpu("1")]}));
+        assert_eq!(schedule(&tolerates, &all, &BTreeMap::new()), Decision::Bind("c".to_owned()));
         let everywhere = pod(json!({"tolerations": [{"operator": "Exists"}]}));
         assert_eq!(schedule(&everywhere, &all, &BTreeMap::new()), Decision::Bind("b".to_owned()));
     }

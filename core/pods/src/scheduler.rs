@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::write::reference;
-use api::{Node, Note, NoteType, Pod, Timestamp, Verb, Write, WriteError};
+use api::{Event, EventType, Node, Pod, Timestamp, Verb, Write, WriteError};
 use machine::{BackOff, Machine, Time};
 use serde_json::json;
 
@@ -63,7 +63,7 @@ pub enum Effect {
     /// Send this, and say how it ended.
     Write(Write),
     /// Write an event.
-    Note(Note),
+    Event(Event),
 }
 
 /// A pod, by namespace and name.
@@ -285,12 +285,12 @@ impl Scheduler {
         if result.is_ok() {
             let (type_, reason, message) = match &request.what {
                 Action::Bind { node } => {
-                    (NoteType::Normal, SCHEDULED, format!("Successfully assigned {namespace}/{name} to {node}"))
+                    (EventType::Normal, SCHEDULED, format!("Successfully assigned {namespace}/{name} to {node}"))
                 }
-                Action::Report { message } => (NoteType::Warning, FAILED_SCHEDULING, message.clone()),
+                Action::Report { message } => (EventType::Warning, FAILED_SCHEDULING, message.clone()),
             };
             let object = reference::<Pod>(namespace, name, &request.uid);
-            effects.push(Effect::Note(Note { object, type_, reason, message }));
+            effects.push(Effect::Event(Event { object, type_, reason, message }));
         }
         // Another pod of the same name may wait by now.
         let same = |waiting: &&mut Waiting| waiting.pod.metadata.uid == request.uid;

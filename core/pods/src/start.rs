@@ -6,8 +6,8 @@
 use machine::Time;
 use probe::Role;
 
+use crate::container::{InstanceState, Next, PodContainer};
 use crate::machine::{PodMachine, Sandbox, earlier};
-use crate::member::{Member, Next, State};
 use crate::messages::Effect;
 
 impl PodMachine {
@@ -27,9 +27,9 @@ impl PodMachine {
             Sandbox::Ready => {}
         }
         let mut next = None;
-        for index in 0..self.members.len() {
-            let role = self.members[index].role;
-            if role == Role::Init && (self.initialized || self.members[index].has_succeeded()) {
+        for index in 0..self.containers.len() {
+            let role = self.containers[index].role;
+            if role == Role::Init && (self.initialized || self.containers[index].has_succeeded()) {
                 continue;
             }
             if role == Role::Regular {
@@ -39,7 +39,7 @@ impl PodMachine {
                 }
             }
             next = earlier(next, self.start(now, index, out));
-            let passed = self.initialized || (role == Role::Sidecar && self.members[index].is_started());
+            let passed = self.initialized || (role == Role::Sidecar && self.containers[index].is_started());
             if !passed {
                 return next;
             }
@@ -49,40 +49,42 @@ impl PodMachine {
 
     /// Returns whether a regular container that never ran waits for the start of an earlier one.
     fn waits_for_another(&self, index: usize) -> bool {
-        let beginning = |member: &Member| {
-            member.role == Role::Regular
-                && match &member.state {
-                    State::Starting { after, .. } => after.is_none(),
-                    State::Running(instance) => member.instances == 1 && instance.in_post_start && instance.stop.is_none(),
+        let beginning = |container: &PodContainer| {
+            container.role == Role::Regular
+                && match &container.state {
+                    InstanceState::Starting { after, .. } => after.is_none(),
+                    InstanceState::Running(instance) => {
+                        container.instances == 1 && instance.in_post_start && instance.stop.is_none()
+                    }
                     _ => false,
                 }
         };
-        matches!(self.members[index].state, State::New) && self.members[..index].iter().any(beginning)
+        matches!(self.containers[index].state, InstanceState::New) && self.containers[..index].iter().any(beginning)
     }
 
     /// Starts a container if the time has come; returns when it will have.
     fn start(&mut self, now: Time, index: usize, out: &mut Vec<Effect>) -> Option<Time> {
-        let member = &mut self.members[index];
-        let at = match &member.state {
-            State::New => now,
-            State::Unfit { retry_at, .. } => *retry_at,
-            State::Ended(ended) => match ended.next {
+        let container = &mut self.containers[index];
+        let at = match &container.state {
+            InstanceState::New => now,
+            InstanceState::Unfit { retry_at, .. } => *retry_at,
+            InstanceState::Ended(ended) => match ended.next {
                 Next::At { at, .. } => at,
                 Next::Never | Next::Resume => return None,
             },
-            State::Starting { .. } | State::Running(_) => return None,
+            InstanceState::Starting { .. } | InstanceState::Running(_) => return None,
         };
         if at > now {
             return Some(at);
         }
-        let id = member.next_id(&self.pod.metadata.uid);
-        let (why, after) = match std::mem::replace(&mut member.state, State::New) {
-            State::Ended(ended) => (None, Some(ended)),
-            State::Unfit { why, after, .. } => (Some(why), after),
+        let id = container.next_id(&self.pod.metadata.uid);
+        let (why, after) = match std::mem::replace(&mut container.state, InstanceState::New) {
+            InstanceState::Ended(ended) => (None, Some(ended)),
+            InstanceState::Unfit { why, after, .. } => (Some(why), after),
             _ => (None, None),
         };
-        member.state = State::Starting { id: id.clone(), why, after };
-        out.push(Effect::Start { container: member.name.clone(), number: member.instances, id });
+        container.state = InstanceState::Starting { id: id.clone(), why, after };
+        out.push(Effect::Start { container: container.name.clone(), number: container.instances, id });
         None
     }
 }

@@ -9,8 +9,8 @@ use machine::Time;
 use probe::{PodFacts, PodPhase, Role, pod_conditions, pod_phase};
 use serde_json::{Value, json};
 
+use crate::container::{Ended, InstanceState, Next, PodContainer, Waiting};
 use crate::machine::{PodMachine, Sandbox};
-use crate::member::{Ended, Member, Next, State, Waiting};
 use crate::messages::Effect;
 use crate::stop::Cause;
 
@@ -140,8 +140,8 @@ impl PodMachine {
         if let Some((phase, ..)) = &self.fixed {
             return *phase;
         }
-        let began = self.members.iter().any(|member| member.role == Role::Regular && member.instances > 0);
-        pod_phase(self.members.iter().map(|member| (member.role, member.life())), began)
+        let began = self.containers.iter().any(|container| container.role == Role::Regular && container.instances > 0);
+        pod_phase(self.containers.iter().map(|container| (container.role, container.life())), began)
     }
 
     /// Returns whether the pod has ended for good.
@@ -161,7 +161,8 @@ impl PodMachine {
         }
         let (reason, message) =
             self.fixed.as_ref().map(|(_, reason, message)| (reason.clone(), message.clone())).unwrap_or_default();
-        let mut statuses: Vec<ContainerStatus> = self.members.iter().map(|member| self.container_status(member)).collect();
+        let mut statuses: Vec<ContainerStatus> =
+            self.containers.iter().map(|container| self.container_status(container)).collect();
         let mut current = self.foreign.clone();
         current.extend_from_slice(&self.report.conditions);
         let facts = PodFacts {
@@ -190,31 +191,31 @@ impl PodMachine {
         self.report.is_ready() != self.stored_ready
     }
 
-    fn container_status(&self, member: &Member) -> ContainerStatus {
+    fn container_status(&self, container: &PodContainer) -> ContainerStatus {
         let mut status = ContainerStatus {
-            name: member.name.to_string(),
-            ready: member.is_ready(),
-            started: Some(member.is_started()),
-            restart_count: i64::try_from(member.instances.saturating_sub(1)).unwrap_or(i64::MAX),
+            name: container.name.to_string(),
+            ready: container.is_ready(),
+            started: Some(container.is_started()),
+            restart_count: i64::try_from(container.instances.saturating_sub(1)).unwrap_or(i64::MAX),
             ..ContainerStatus::default()
         };
-        let last = member.last.as_ref();
-        match &member.state {
-            State::New => status.state = waiting(self.waiting_for()),
-            State::Starting { why: None, after: None, .. } => status.state = waiting(self.default_waiting()),
-            State::Unfit { why, after, .. } | State::Starting { why: Some(why), after, .. } => {
+        let last = container.last.as_ref();
+        match &container.state {
+            InstanceState::New => status.state = waiting(self.waiting_for()),
+            InstanceState::Starting { why: None, after: None, .. } => status.state = waiting(self.default_waiting()),
+            InstanceState::Unfit { why, after, .. } | InstanceState::Starting { why: Some(why), after, .. } => {
                 status.state = waiting((**why).clone());
                 self.tell_last(&mut status, after.as_deref().or(last));
             }
-            State::Running(instance) => {
+            InstanceState::Running(instance) => {
                 status.container_id = container_id(&instance.id);
                 status.state =
                     if instance.in_post_start { waiting(self.default_waiting()) } else { running(instance.started_at) };
                 status.last_state = last.map(terminated).unwrap_or_default();
             }
-            State::Ended(ended) | State::Starting { why: None, after: Some(ended), .. } => match ended.next {
+            InstanceState::Ended(ended) | InstanceState::Starting { why: None, after: Some(ended), .. } => match ended.next {
                 Next::At { delay, .. } if !delay.is_zero() => {
-                    status.state = waiting(self.back_off_waiting(member, delay));
+                    status.state = waiting(self.back_off_waiting(container, delay));
                     self.tell_last(&mut status, Some(ended));
                 }
                 _ => {
@@ -247,8 +248,8 @@ impl PodMachine {
         Waiting { reason: reason.to_owned(), message: String::new() }
     }
 
-    fn back_off_waiting(&self, member: &Member, delay: Duration) -> Waiting {
-        let (meta, name) = (&self.pod.metadata, &member.name);
+    fn back_off_waiting(&self, container: &PodContainer, delay: Duration) -> Waiting {
+        let (meta, name) = (&self.pod.metadata, &container.name);
         let delay = api::duration::format(delay);
         let message =
             format!("back-off {delay} restarting failed container={name} pod={}_{}({})", meta.name, meta.namespace, meta.uid);

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use api::WriteError;
-use api::note::NoteType;
+use api::event::EventType;
 use machine::Time;
 use probe::{PodPhase, Role};
 
+use crate::container::{Instance, InstanceState, Next, PodContainer, Stage, Stop};
+use crate::events;
 use crate::machine::{Deletion, PodMachine, earlier};
-use crate::member::{Instance, Member, Next, Stage, State, Stop};
 use crate::messages::{Effect, Hook};
-use crate::notes;
 use crate::settings::{AFTER_DRAIN, AFTER_SIGNAL_MIN, DELETION_GRACE_SECONDS_MIN, RETRY_WRITE, RETRY_WRITE_MAX};
 
 /// Why a pod ends; a later one prevails.
@@ -80,25 +80,25 @@ impl PodMachine {
         };
         self.ending = Some(Ending { cause, until, drain_until });
         self.changed = true;
-        for member in &mut self.members {
-            give_up(member, cause);
+        for container in &mut self.containers {
+            give_up(container, cause);
         }
-        let told = if cause == Cause::Gone { probe::Input::Removed } else { probe::Input::Deleted };
-        self.end_workers(now, told, out);
-        for index in 0..self.members.len() {
+        let reported = if cause == Cause::Gone { probe::Input::Removed } else { probe::Input::Deleted };
+        self.end_workers(now, reported, out);
+        for index in 0..self.containers.len() {
             self.stop(now, index, until, out);
         }
     }
 
     /// Stops an instance because its pod ends.
     pub(crate) fn stop(&mut self, now: Time, index: usize, until: Time, out: &mut Vec<Effect>) {
-        let Some(instance) = self.members[index].instance_mut() else { return };
+        let Some(instance) = self.containers[index].instance_mut() else { return };
         if let Some(stop) = &mut instance.stop {
             stop.kill_at = until;
             return;
         }
-        let message = format!("Stopping container {}", self.members[index].name);
-        self.note(index, NoteType::Normal, notes::KILLING, message, out);
+        let message = format!("Stopping container {}", self.containers[index].name);
+        self.event(index, EventType::Normal, events::KILLING, message, out);
         self.begin_stop(now, index, until, out);
     }
 
@@ -113,20 +113,20 @@ impl PodMachine {
     }
 
     fn stop_alone(&mut self, now: Time, index: usize, grace: Duration, restart: bool, out: &mut Vec<Effect>) {
-        let Some(instance) = self.members[index].instance_mut().filter(|instance| instance.stop.is_none()) else { return };
+        let Some(instance) = self.containers[index].instance_mut().filter(|instance| instance.stop.is_none()) else { return };
         instance.restart_anyway = restart;
         self.begin_stop(now, index, now + grace, out);
     }
 
     fn begin_stop(&mut self, now: Time, index: usize, kill_at: Time, out: &mut Vec<Effect>) {
-        let member = &self.members[index];
-        let handler = member.spec(&self.pod).lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.clone());
-        let container = member.name.clone();
-        let Some(instance) = self.members[index].instance_mut() else { return };
+        let container = &self.containers[index];
+        let handler = container.spec(&self.pod).lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.clone());
+        let container = container.name.clone();
+        let Some(instance) = self.containers[index].instance_mut() else { return };
         let id = instance.id.clone();
         let in_post_start = instance.in_post_start;
         let handler = handler.filter(|_| !in_post_start);
-        let stage = if handler.is_some() { Stage::PreStop } else { Stage::Turn };
+        let stage = if handler.is_some() { Stage::PreStop } else { Stage::AwaitingSignal };
         instance.stop = Some(Stop { kill_at, stage });
         if in_post_start {
             out.push(Effect::CancelHook { container: container.clone(), id: id.clone(), hook: Hook::PostStart });
@@ -138,9 +138,9 @@ impl PodMachine {
     }
 
     /// Marks the hook of an instance as done.
-    pub(crate) fn await_turn(&mut self, index: usize) {
-        if let Some(stop) = self.members[index].instance_mut().and_then(|instance| instance.stop.as_mut()) {
-            stop.stage = Stage::Turn;
+    pub(crate) fn await_signal(&mut self, index: usize) {
+        if let Some(stop) = self.containers[index].instance_mut().and_then(|instance| instance.stop.as_mut()) {
+            stop.stage = Stage::AwaitingSignal;
         }
     }
 
@@ -149,10 +149,12 @@ impl PodMachine {
         if self.ending.is_some() {
             return None;
         }
-        let mut regular = self.members.iter().filter(|member| member.role == Role::Regular).peekable();
-        let done = regular.peek().is_some() && regular.all(Member::has_ended_for_good);
-        let failed = |member: &Member| member.role == Role::Init && member.has_ended_for_good() && !member.has_succeeded();
-        if done || self.members.iter().any(failed) {
+        let mut regular = self.containers.iter().filter(|container| container.role == Role::Regular).peekable();
+        let done = regular.peek().is_some() && regular.all(PodContainer::has_ended_for_good);
+        let failed = |container: &PodContainer| {
+            container.role == Role::Init && container.has_ended_for_good() && !container.has_succeeded()
+        };
+        if done || self.containers.iter().any(failed) {
             self.end(now, Cause::Finished, self.grace_seconds(), out);
             return None;
         }
@@ -161,9 +163,9 @@ impl PodMachine {
             return Some(expires);
         }
         let message = "Pod was active on the node longer than the specified deadline".to_owned();
-        let note = notes::of_pod(&self.pod, NoteType::Normal, notes::DEADLINE_EXCEEDED, message.clone());
-        out.push(Effect::Note { note, count: 1 });
-        self.fixed = Some((PodPhase::Failed, notes::DEADLINE_EXCEEDED.to_owned(), message));
+        let event = events::of_pod(&self.pod, EventType::Normal, events::DEADLINE_EXCEEDED, message.clone());
+        out.push(Effect::Event { event, count: 1 });
+        self.fixed = Some((PodPhase::Failed, events::DEADLINE_EXCEEDED.to_owned(), message));
         self.end(now, Cause::Finished, self.grace_seconds(), out);
         self.end_workers(now, probe::Input::PodTerminal, out);
         None
@@ -175,7 +177,7 @@ impl PodMachine {
             ending.drain_until = ending.drain_until.filter(|until| *until > now);
         }
         let mut next = None;
-        for index in 0..self.members.len() {
+        for index in 0..self.containers.len() {
             next = earlier(next, self.move_stop_on(now, index, out));
         }
         next
@@ -183,20 +185,20 @@ impl PodMachine {
 
     fn move_stop_on(&mut self, now: Time, index: usize, out: &mut Vec<Effect>) -> Option<Time> {
         let may_signal = self.may_signal(index);
-        let member = &self.members[index];
-        let container = member.name.clone();
-        let signal = member.spec(&self.pod).lifecycle.as_ref().map(|lifecycle| lifecycle.stop_signal.clone());
-        let instance = self.members[index].instance_mut()?;
+        let known = &self.containers[index];
+        let signal = known.spec(&self.pod).lifecycle.as_ref().map(|lifecycle| lifecycle.stop_signal.clone());
+        let container = known.name.clone();
+        let instance = self.containers[index].instance_mut()?;
         let id = instance.id.clone();
         let stop = instance.stop.as_mut()?;
         if stop.stage == Stage::PreStop && stop.kill_at <= now {
-            stop.stage = Stage::Turn;
+            stop.stage = Stage::AwaitingSignal;
             out.push(Effect::CancelHook { container: container.clone(), id: id.clone(), hook: Hook::PreStop });
             let message = "PreStopHook failed: not completed within the grace period".to_owned();
-            self.note(index, NoteType::Warning, notes::FAILED_PRE_STOP, message, out);
+            self.event(index, EventType::Warning, events::FAILED_PRE_STOP, message, out);
         }
-        let stop = self.members[index].instance_mut()?.stop.as_mut()?;
-        if stop.stage == Stage::Turn && may_signal {
+        let stop = self.containers[index].instance_mut()?.stop.as_mut()?;
+        if stop.stage == Stage::AwaitingSignal && may_signal {
             stop.stage = Stage::Signaled;
             stop.kill_at = stop.kill_at.max(now + AFTER_SIGNAL_MIN);
             let signal = signal.filter(|signal| !signal.is_empty()).unwrap_or_else(|| "SIGTERM".to_owned());
@@ -209,7 +211,7 @@ impl PodMachine {
         match stop.stage {
             Stage::PreStop | Stage::Signaled => Some(stop.kill_at),
             // The turn comes with the end of others, or with this instant.
-            Stage::Turn => self.ending.and_then(|ending| ending.drain_until),
+            Stage::AwaitingSignal => self.ending.and_then(|ending| ending.drain_until),
             Stage::Killed => None,
         }
     }
@@ -219,10 +221,11 @@ impl PodMachine {
         if ending.drain_until.is_some() {
             return false;
         }
-        let sidecar = self.members[index].role == Role::Sidecar;
-        let waits_for =
-            |(other, member): (usize, &Member)| member.is_alive() && (member.role != Role::Sidecar || other > index);
-        !sidecar || !self.members.iter().enumerate().any(waits_for)
+        let sidecar = self.containers[index].role == Role::Sidecar;
+        let waits_for = |(other, container): (usize, &PodContainer)| {
+            container.is_alive() && (container.role != Role::Sidecar || other > index)
+        };
+        !sidecar || !self.containers.iter().enumerate().any(waits_for)
     }
 
     /// Gives the address back once nothing of the pod runs or ever will.
@@ -272,12 +275,12 @@ impl PodMachine {
 }
 
 /// What was to be started is not started any more.
-pub(crate) fn give_up(member: &mut Member, cause: Cause) {
+pub(crate) fn give_up(container: &mut PodContainer, cause: Cause) {
     let next = if cause == Cause::Stopped { Next::Resume } else { Next::Never };
-    if let State::Unfit { after, .. } = &mut member.state {
-        member.state = after.take().map_or(State::New, State::Ended);
+    if let InstanceState::Unfit { after, .. } = &mut container.state {
+        container.state = after.take().map_or(InstanceState::New, InstanceState::Ended);
     }
-    if let State::Ended(ended) = &mut member.state
+    if let InstanceState::Ended(ended) = &mut container.state
         && ended.next != Next::Never
     {
         ended.next = next;

@@ -2,8 +2,8 @@
 
 use machine::Time;
 
+use crate::container::InstanceState;
 use crate::machine::PodMachine;
-use crate::member::State;
 
 /// What a container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +34,17 @@ pub struct ContainerView<'a> {
 impl PodMachine {
     /// Returns the containers as they are now.
     pub fn containers(&self) -> impl Iterator<Item = ContainerView<'_>> {
-        self.members.iter().map(|member| {
-            let (id, phase, started_at) = match &member.state {
-                State::Running(instance) => (Some(&*instance.id), ContainerPhase::Running, Some(instance.started_at)),
-                State::Ended(ended) | State::Unfit { after: Some(ended), .. } | State::Starting { after: Some(ended), .. } => {
-                    (Some(&*ended.id), ContainerPhase::Ended, None)
+        self.containers.iter().map(|container| {
+            let (id, phase, started_at) = match &container.state {
+                InstanceState::Running(instance) => (Some(&*instance.id), ContainerPhase::Running, Some(instance.started_at)),
+                InstanceState::Ended(ended)
+                | InstanceState::Unfit { after: Some(ended), .. }
+                | InstanceState::Starting { after: Some(ended), .. } => (Some(&*ended.id), ContainerPhase::Ended, None),
+                InstanceState::New | InstanceState::Unfit { .. } | InstanceState::Starting { .. } => {
+                    (None, ContainerPhase::New, None)
                 }
-                State::New | State::Unfit { .. } | State::Starting { .. } => (None, ContainerPhase::New, None),
             };
-            ContainerView { name: &member.name, id, phase, started_at, started: member.is_started() }
+            ContainerView { name: &container.name, id, phase, started_at, started: container.is_started() }
         })
     }
 

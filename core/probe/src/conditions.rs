@@ -30,35 +30,36 @@ pub struct PodFacts<'a> {
 
 /// Status, reason and message of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+struct ConditionState {
     status: &'static str,
     reason: &'static str,
     message: String,
 }
 
-impl State {
-    fn yes() -> State {
-        State { status: TRUE, reason: "", message: String::new() }
+impl ConditionState {
+    fn yes() -> ConditionState {
+        ConditionState { status: TRUE, reason: "", message: String::new() }
     }
 
-    fn no(reason: &'static str, message: String) -> State {
-        State { status: FALSE, reason, message }
+    fn no(reason: &'static str, message: String) -> ConditionState {
+        ConditionState { status: FALSE, reason, message }
     }
 }
 
 /// Returns all conditions of the pod: those of the agent computed anew, those of others as they are.
 pub fn pod_conditions(now: Time, facts: &PodFacts<'_>, current: &[Condition]) -> Vec<Condition> {
     let containers_ready = containers_ready(facts);
-    let sandbox = if facts.has_sandbox { State::yes() } else { State { status: FALSE, ..State::yes() } };
+    let sandbox =
+        if facts.has_sandbox { ConditionState::yes() } else { ConditionState { status: FALSE, ..ConditionState::yes() } };
     let owned = [
         ("PodReadyToStartContainers", sandbox),
         ("Initialized", initialized(facts, current)),
         ("Ready", ready(facts, &containers_ready, current)),
         ("ContainersReady", containers_ready),
-        ("PodScheduled", State::yes()),
+        ("PodScheduled", ConditionState::yes()),
     ];
     let mut conditions = current.to_vec();
-    for (type_, State { status, reason, message }) in owned {
+    for (type_, ConditionState { status, reason, message }) in owned {
         let at = conditions.iter().position(|condition| condition.type_ == type_);
         let at = at.unwrap_or_else(|| {
             conditions.push(Condition { type_: type_.to_owned(), ..Condition::default() });
@@ -106,22 +107,22 @@ fn names(unknown: &[&str], bad: &[&str], bad_words: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn containers_ready(facts: &PodFacts<'_>) -> State {
+fn containers_ready(facts: &PodFacts<'_>) -> ConditionState {
     if facts.statuses.is_none() {
-        return State::no("UnknownContainerStatuses", String::new());
+        return ConditionState::no("UnknownContainerStatuses", String::new());
     }
     let sidecars = facts.spec.init_containers.iter().filter(|container| container.is_sidecar());
     let counted = sidecars.chain(&facts.spec.containers).map(|container| container.name.as_str());
     let (unknown, unready) = facts.lacking(counted, |status| status.ready);
     match facts.phase {
-        "Succeeded" if unknown.is_empty() => State::no("PodCompleted", String::new()),
-        "Failed" => State::no("PodFailed", String::new()),
-        _ if unknown.is_empty() && unready.is_empty() => State::yes(),
-        _ => State::no("ContainersNotReady", names(&unknown, &unready, "containers with unready status")),
+        "Succeeded" if unknown.is_empty() => ConditionState::no("PodCompleted", String::new()),
+        "Failed" => ConditionState::no("PodFailed", String::new()),
+        _ if unknown.is_empty() && unready.is_empty() => ConditionState::yes(),
+        _ => ConditionState::no("ContainersNotReady", names(&unknown, &unready, "containers with unready status")),
     }
 }
 
-fn ready(facts: &PodFacts<'_>, containers_ready: &State, current: &[Condition]) -> State {
+fn ready(facts: &PodFacts<'_>, containers_ready: &ConditionState, current: &[Condition]) -> ConditionState {
     if containers_ready.status != TRUE {
         return containers_ready.clone();
     }
@@ -138,13 +139,13 @@ fn ready(facts: &PodFacts<'_>, containers_ready: &State, current: &[Condition]) 
             }
         })
         .collect();
-    if lacking.is_empty() { State::yes() } else { State::no("ReadinessGatesNotReady", lacking.join(", ")) }
+    if lacking.is_empty() { ConditionState::yes() } else { ConditionState::no("ReadinessGatesNotReady", lacking.join(", ")) }
 }
 
-fn initialized(facts: &PodFacts<'_>, current: &[Condition]) -> State {
+fn initialized(facts: &PodFacts<'_>, current: &[Condition]) -> ConditionState {
     let init = &facts.spec.init_containers;
     if facts.statuses.is_none() && !init.is_empty() {
-        return State::no("UnknownContainerStatuses", String::new());
+        return ConditionState::no("UnknownContainerStatuses", String::new());
     }
     let complete = |status: &ContainerStatus| {
         let sidecar = init.iter().any(|container| container.name == status.name && container.is_sidecar());
@@ -152,15 +153,15 @@ fn initialized(facts: &PodFacts<'_>, current: &[Condition]) -> State {
     };
     let (unknown, incomplete) = facts.lacking(init.iter().map(|container| container.name.as_str()), complete);
     if facts.phase == "Succeeded" && unknown.is_empty() {
-        return State { reason: "PodCompleted", ..State::yes() };
+        return ConditionState { reason: "PodCompleted", ..ConditionState::yes() };
     }
     let ran = |status: &ContainerStatus| status.state.running.is_some() || status.state.terminated.is_some();
     let any_ran = facts.spec.containers.iter().any(|container| facts.status(&container.name).is_some_and(ran));
     let already = current.iter().any(|condition| condition.type_ == "Initialized" && condition.status == TRUE);
     if any_ran || already || (unknown.is_empty() && incomplete.is_empty()) {
-        return State::yes();
+        return ConditionState::yes();
     }
-    State::no("ContainersNotInitialized", names(&unknown, &incomplete, "containers with incomplete status"))
+    ConditionState::no("ContainersNotInitialized", names(&unknown, &incomplete, "containers with incomplete status"))
 }
 
 #[cfg(test)]

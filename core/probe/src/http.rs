@@ -13,7 +13,7 @@ pub use url::Url;
 
 use api::pod::HttpGetAction;
 
-use crate::notes::cut;
+use crate::events::cut;
 
 /// The most bytes of a body that an event shows.
 const SHOWN_BYTES_MAX: usize = 256;

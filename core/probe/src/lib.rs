@@ -8,9 +8,9 @@
 //! node or the agent causes is never held against the container.
 
 pub mod conditions;
+pub mod events;
 pub mod http;
 pub mod knocks;
-pub mod notes;
 pub mod outcome;
 pub mod phase;
 pub mod prober;
@@ -21,8 +21,8 @@ pub mod timing;
 mod worker;
 
 pub use conditions::{PodFacts, pod_conditions};
+pub use events::ContainerEvent;
 pub use knocks::Knocks;
-pub use notes::Notice;
 pub use outcome::{Outcome, Report};
 pub use phase::{Life, PodPhase, Role, pod_phase};
 pub use prober::{ContainerProber, Effect, Input, Knock, Launch, Prior, WorkerView};

@@ -67,7 +67,7 @@ impl Discarded {
 
 /// What a target said, kept for markers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Said {
+pub enum TargetOutput {
     /// Nothing.
     #[default]
     Nothing,
@@ -101,13 +101,19 @@ pub struct Report {
     /// The connection was refused before a byte was sent: nobody listens, and asking cost the target nothing.
     pub refused: bool,
     /// What the target said.
-    pub said: Said,
+    pub output: TargetOutput,
 }
 
 impl Report {
     /// Returns a success that says nothing.
     pub fn success() -> Report {
-        Report { outcome: Outcome::Success, message: String::new(), discarded: None, refused: false, said: Said::Nothing }
+        Report {
+            outcome: Outcome::Success,
+            message: String::new(),
+            discarded: None,
+            refused: false,
+            output: TargetOutput::Nothing,
+        }
     }
 
     /// Returns a success that deserves a look.
@@ -126,16 +132,16 @@ impl Report {
     }
 
     /// Returns this report with what the target said.
-    fn with(self, said: Said) -> Report {
-        Report { said, ..self }
+    fn with(self, output: TargetOutput) -> Report {
+        Report { output, ..self }
     }
 
     /// Returns how many bytes of output are kept: of a command, stdout then stderr within one limit.
     pub fn output_bytes(&self) -> usize {
-        match &self.said {
-            Said::Nothing | Said::Grpc(_) => 0,
-            Said::Command { stdout, stderr } => (stdout.len() + stderr.len()).min(OUTPUT_BYTES_MAX),
-            Said::Http { body, .. } => body.len(),
+        match &self.output {
+            TargetOutput::Nothing | TargetOutput::Grpc(_) => 0,
+            TargetOutput::Command { stdout, stderr } => (stdout.len() + stderr.len()).min(OUTPUT_BYTES_MAX),
+            TargetOutput::Http { body, .. } => body.len(),
         }
     }
 
@@ -143,13 +149,13 @@ impl Report {
     pub fn marker_message(&self) -> String {
         let succeeded = self.outcome.succeeded() == Some(true);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match &self.said {
-            Said::Nothing => self.message.clone(),
-            Said::Command { stdout, stderr } if succeeded || stderr.is_empty() => text(stdout),
-            Said::Command { stderr, .. } => text(stderr),
-            Said::Http { body, .. } if succeeded => text(body),
-            Said::Http { status, .. } => format!("HTTP {status}"),
-            Said::Grpc(status) => status.to_string(),
+        match &self.output {
+            TargetOutput::Nothing => self.message.clone(),
+            TargetOutput::Command { stdout, stderr } if succeeded || stderr.is_empty() => text(stdout),
+            TargetOutput::Command { stderr, .. } => text(stderr),
+            TargetOutput::Http { body, .. } if succeeded => text(body),
+            TargetOutput::Http { status, .. } => format!("HTTP {status}"),
+            TargetOutput::Grpc(status) => status.to_string(),
         }
     }
 }

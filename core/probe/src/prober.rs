@@ -15,7 +15,7 @@ use api::ProbeType;
 use api::pod::Container;
 use machine::{Machine, Time};
 
-use crate::notes::Notice;
+use crate::events::ContainerEvent;
 use crate::outcome::{Outcome, Report};
 use crate::restart::Restarts;
 use crate::schedule::Attempt;
@@ -168,7 +168,7 @@ impl ContainerProber {
         }
         for worker in self.workers.iter_mut().flatten().filter(|worker| !worker.ended) {
             if let Some(clamped) = worker.clamped.take() {
-                effects.push(Effect::Note { probe: worker.type_, notice: Notice::warning(worker.type_, &clamped, 1) });
+                effects.push(Effect::Event { probe: worker.type_, event: ContainerEvent::warning(worker.type_, &clamped, 1) });
             }
         }
     }
@@ -286,7 +286,7 @@ impl ContainerProber {
             return;
         };
         let verdict = worker.completed(now, attempt, report.outcome);
-        note(worker, now, report, &verdict, deleted || attempt.is_extra(), effects);
+        event(worker, now, report, &verdict, deleted || attempt.is_extra(), effects);
         if verdict.overran {
             effects.push(Effect::Overrun { probe });
         }
@@ -303,7 +303,7 @@ impl ContainerProber {
             effects.push(Effect::Hold { probe, on: true });
         }
         if verdict.regained && probe == ProbeType::Readiness {
-            effects.push(Effect::Note { probe, notice: Notice::healthy(probe) });
+            effects.push(Effect::Event { probe, event: ContainerEvent::healthy(probe) });
         }
         let grace = worker.grace_seconds;
         match (probe, result) {
@@ -388,20 +388,24 @@ fn cancel(worker: &mut Worker, effects: &mut Vec<Effect>) {
 }
 
 /// Writes the event that an outcome is worth, if any. An extra attempt and a pod that goes away cause no complaint.
-fn note(worker: &mut Worker, now: Time, report: &Report, verdict: &Verdict, silent: bool, effects: &mut Vec<Effect>) {
+fn event(worker: &mut Worker, now: Time, report: &Report, verdict: &Verdict, silent: bool, effects: &mut Vec<Effect>) {
     let probe = worker.type_;
     let notable = verdict.run == 1 || verdict.run == worker.timing.failure_threshold;
     let warned = std::mem::replace(&mut worker.warned, report.outcome == Outcome::Warning);
-    let notice = match report.outcome {
+    let event = match report.outcome {
         Outcome::Success => None,
-        Outcome::Warning => worker.warnings.admit(now, !warned).map(|count| Notice::warning(probe, &report.message, count)),
+        Outcome::Warning => {
+            worker.warnings.admit(now, !warned).map(|count| ContainerEvent::warning(probe, &report.message, count))
+        }
         _ if silent => None,
         Outcome::Failure | Outcome::Unknown => {
-            worker.unhealthy.admit(now, notable).map(|count| Notice::failed(probe, &report.message, count))
+            worker.unhealthy.admit(now, notable).map(|count| ContainerEvent::failed(probe, &report.message, count))
         }
-        Outcome::Error => worker.unhealthy.admit(now, false).map(|count| Notice::errored(probe, &report.message, count)),
+        Outcome::Error => {
+            worker.unhealthy.admit(now, false).map(|count| ContainerEvent::errored(probe, &report.message, count))
+        }
     };
-    effects.extend(notice.map(|notice| Effect::Note { probe, notice }));
+    effects.extend(event.map(|event| Effect::Event { probe, event }));
 }
 
 impl Machine for ContainerProber {

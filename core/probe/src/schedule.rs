@@ -77,13 +77,13 @@ impl Attempt {
 /// When the next attempt is due, or which one runs.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
-    state: State,
+    state: RunState,
     launched: u32,
     last_due: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum RunState {
     #[default]
     Idle,
     Waiting(Waiting),
@@ -98,13 +98,13 @@ impl Schedule {
     }
 
     fn wait(&mut self, due: Time, look: Option<Time>) {
-        self.state = State::Waiting(Waiting { due, look });
+        self.state = RunState::Waiting(Waiting { due, look });
     }
 
     /// Forgets what is scheduled or running; returns the attempt that ran, which may be cancelled.
     pub fn stop(&mut self) -> Option<u32> {
         let running = self.running();
-        self.state = State::Idle;
+        self.state = RunState::Idle;
         self.last_due = None;
         running.map(|attempt| attempt.id)
     }
@@ -112,22 +112,22 @@ impl Schedule {
     /// Returns when the next attempt is due; `None` while one runs or nothing is scheduled.
     pub fn due(&self) -> Option<Time> {
         match self.state {
-            State::Waiting(waiting) => Some(waiting.due),
-            State::Idle | State::Running(_) => None,
+            RunState::Waiting(waiting) => Some(waiting.due),
+            RunState::Idle | RunState::Running(_) => None,
         }
     }
 
     /// Returns the attempt that runs.
     pub fn running(&self) -> Option<Attempt> {
         match self.state {
-            State::Running(attempt) => Some(attempt),
-            State::Idle | State::Waiting(_) => None,
+            RunState::Running(attempt) => Some(attempt),
+            RunState::Idle | RunState::Waiting(_) => None,
         }
     }
 
     /// Hands out the attempt that is due, if one is.
     pub fn launch(&mut self, now: Time) -> Option<Attempt> {
-        let State::Waiting(Waiting { due, look }) = self.state else { return None };
+        let RunState::Waiting(Waiting { due, look }) = self.state else { return None };
         if due > now {
             return None;
         }
@@ -137,7 +137,7 @@ impl Schedule {
     /// Hands out an attempt for a connection that was accepted at `at`: an extra one, or the one that was due by then.
     pub fn launch_accepted(&mut self, at: Time) -> Option<Attempt> {
         match self.state {
-            State::Waiting(waiting) if at < waiting.due => Some(self.run(at, Place::Knock { waiting })),
+            RunState::Waiting(waiting) if at < waiting.due => Some(self.run(at, Place::Knock { waiting })),
             _ => self.launch(at),
         }
     }
@@ -145,7 +145,7 @@ impl Schedule {
     fn run(&mut self, due: Time, place: Place) -> Attempt {
         self.launched = self.launched.wrapping_add(1);
         let attempt = Attempt { id: self.launched, due, place };
-        self.state = State::Running(attempt);
+        self.state = RunState::Running(attempt);
         self.last_due = Some(due);
         attempt
     }
@@ -158,7 +158,7 @@ impl Schedule {
     /// Takes back an attempt that has completed; `None` if it is not the one that runs. Nothing is scheduled then.
     pub fn finish(&mut self, id: u32) -> Option<Attempt> {
         let attempt = self.running().filter(|attempt| attempt.id == id)?;
-        self.state = State::Idle;
+        self.state = RunState::Idle;
         Some(attempt)
     }
 
@@ -199,7 +199,7 @@ impl Schedule {
 
     /// Applies a new period to the attempt that waits: it comes one period after the last one, if that is earlier.
     pub fn shorten(&mut self, period: Duration) {
-        if let (State::Waiting(Waiting { due, look: None }), Some(last)) = (self.state, self.last_due) {
+        if let (RunState::Waiting(Waiting { due, look: None }), Some(last)) = (self.state, self.last_due) {
             self.wait(due.min(last + period), None);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::ProbeType;
 use machine::Time;
 
-use crate::notes::Rate;
+use crate::events::Rate;
 use crate::outcome::Outcome;
 use crate::schedule::{Attempt, Run, Schedule};
 use crate::timing::{FAST_BELOW, Progress, SubSecondProbePolicy, Timing};

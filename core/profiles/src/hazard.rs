@@ -90,7 +90,7 @@ pub struct NodeValues {
     pub lease_duration: Option<Duration>,
     /// How long the controller manager waits.
     pub grace: Duration,
-    /// How long pods bear an unreachable node, if known.
+    /// How long pods tolerate an unreachable node, if known.
     pub unreachable_seconds: Option<i64>,
     /// Whether the node posts its status as soon as it is back (our agent does).
     pub recovery_post: bool,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::config_node::RelatedObject;
 use api::duration;
 
-use crate::plan::{Kind, Leg, Observed, Plan, Request};
+use crate::plan::{InstanceKind, Observed, Plan, Request, Stage};
 use crate::profile::Owner;
 use crate::status::Instances;
 
@@ -22,7 +22,7 @@ pub fn messages(
     instances: &BTreeMap<Owner, Instances>,
     old_defaults: usize,
 ) -> BTreeMap<Owner, String> {
-    let values = Leg::new(plan.leg, request).values;
+    let values = Stage::new(plan.stage, request).values;
     let mut messages = BTreeMap::new();
     for owner in Owner::ALL {
         let Instances { total, updated, failed, .. } = instances.get(&owner).copied().unwrap_or_default();
@@ -83,8 +83,8 @@ fn push_list(text: &mut String, what: &str, names: &[String]) {
 
 /// Returns the core Nodes that are being changed or are blocked, at most ten, by name.
 pub fn related_nodes(plan: &Plan) -> Vec<RelatedObject> {
-    let changing = plan.next.iter().filter(|step| step.kind() == Kind::Node).map(|step| step.name());
-    let blocked = plan.blocked.iter().filter(|blocked| blocked.kind == Kind::Node).map(|blocked| blocked.name.as_str());
+    let changing = plan.next.iter().filter(|step| step.kind() == InstanceKind::Node).map(|step| step.name());
+    let blocked = plan.blocked.iter().filter(|blocked| blocked.kind == InstanceKind::Node).map(|blocked| blocked.name.as_str());
     let waited = plan.wait_nodes.iter().map(String::as_str);
     let mut names: Vec<&str> = changing.chain(blocked).chain(waited).collect();
     names.sort_unstable();

@@ -28,7 +28,7 @@ pub fn path(from: Profile, to: Profile, day: Day) -> Vec<Profile> {
 
 /// A state of a cluster with one value of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct ClusterState {
     /// Heartbeat interval.
     pub interval: Duration,
     /// Grace.
@@ -37,7 +37,7 @@ pub struct State {
     pub toleration_seconds: i64,
 }
 
-impl State {
+impl ClusterState {
     /// Returns how many heartbeats fit into the grace.
     pub fn chances(&self) -> u64 {
         chances(self.interval, self.grace)
@@ -49,9 +49,9 @@ impl State {
     }
 
     /// Returns the state of a cluster at a profile.
-    pub fn of(profile: Profile) -> State {
+    pub fn of(profile: Profile) -> ClusterState {
         let values = profile.values();
-        State {
+        ClusterState {
             interval: values.lease_renew_interval(),
             grace: values.node_monitor_grace_period,
             toleration_seconds: values.default_unreachable_toleration_seconds,
@@ -60,16 +60,16 @@ impl State {
 }
 
 /// Returns every combination of old and new values: interval, then grace, then toleration, the old value first.
-pub fn states(from: Profile, to: Profile) -> Vec<State> {
+pub fn states(from: Profile, to: Profile) -> Vec<ClusterState> {
     fn both<T: PartialEq>(old: T, new: T) -> Vec<T> {
         if old == new { vec![old] } else { vec![old, new] }
     }
-    let (old, new) = (State::of(from), State::of(to));
+    let (old, new) = (ClusterState::of(from), ClusterState::of(to));
     let mut states = Vec::new();
     for interval in both(old.interval, new.interval) {
         for grace in both(old.grace, new.grace) {
             for toleration_seconds in both(old.toleration_seconds, new.toleration_seconds) {
-                states.push(State { interval, grace, toleration_seconds });
+                states.push(ClusterState { interval, grace, toleration_seconds });
             }
         }
     }
@@ -79,7 +79,7 @@ pub fn states(from: Profile, to: Profile) -> Vec<State> {
 /// Returns the indexes into [`states`] that the planner passes through, for one node and one replica of each component.
 pub fn visited(from: Profile, to: Profile) -> Vec<usize> {
     let all = states(from, to);
-    let start = State::of(from);
+    let start = ClusterState::of(from);
     let mut observed = Observed {
         kcm: vec![ControllerManager::new("kcm-0", start.grace)],
         kas: vec![ApiServer::new("kas-0", start.toleration_seconds, start.toleration_seconds)],
@@ -89,7 +89,7 @@ pub fn visited(from: Profile, to: Profile) -> Vec<usize> {
     let request = Request { day: Day::Zero, ..Request::new(Target::Of(to), from) };
     let mut visited = Vec::new();
     loop {
-        let here = State {
+        let here = ClusterState {
             interval: observed.nodes[0].heartbeat,
             grace: observed.kcm[0].grace,
             toleration_seconds: observed.kas[0].unreachable_seconds,

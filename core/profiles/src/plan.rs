@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use observed::{ApiServer, ControllerManager, DEFERRED_AFTER, Observed, WorkerNode};
-pub use step::{BlockReason, Blocked, Kind, Step};
+pub use step::{BlockReason, Blocked, InstanceKind, Step};
 
 use crate::hazard::Class;
 use crate::path::{Day, path};
@@ -50,12 +50,12 @@ impl Request {
     }
 }
 
-/// What is to be done, in order, for the leg at hand.
+/// What is to be done, in order, for the stage at hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The profile being applied now.
-    pub leg: Profile,
-    /// Every step of the leg, in order.
+    pub stage: Profile,
+    /// Every step of the stage, in order.
     pub steps: Vec<Step>,
     /// What may be started now.
     pub next: Vec<Step>,
@@ -65,35 +65,35 @@ pub struct Plan {
     pub deferred: Vec<String>,
     /// Instances that have been changed and are not yet known to be healthy, sorted by name.
     pub wait: Vec<String>,
-    /// Whether the leg is complete.
-    pub leg_done: bool,
+    /// Whether the stage is complete.
+    pub stage_done: bool,
     /// Whether the target is reached.
     pub done: bool,
     pub(crate) wait_nodes: Vec<String>,
-    turns: BTreeSet<Owner>,
+    active_owners: BTreeSet<Owner>,
 }
 
 impl Plan {
-    /// Returns whether an owner has the turn: its change is under way or first in line, or nothing but its unaware
+    /// Returns whether an owner is active: its change is under way or first in line, or nothing but its unaware
     /// instances is missing.
-    pub fn turn(&self, owner: Owner) -> bool {
-        self.turns.contains(&owner)
+    pub fn active(&self, owner: Owner) -> bool {
+        self.active_owners.contains(&owner)
     }
 }
 
-/// What a leg means for each kind of instance.
+/// What a stage means for each kind of instance.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leg {
+pub(crate) struct Stage {
     pub(crate) profile: Profile,
     pub(crate) values: Values,
-    /// A grace that is as good as the one of the leg.
+    /// A grace that is as good as the one of the stage.
     also_good: Option<Duration>,
 }
 
-impl Leg {
-    pub(crate) fn new(profile: Profile, request: &Request) -> Leg {
+impl Stage {
+    pub(crate) fn new(profile: Profile, request: &Request) -> Stage {
         let built_in = request.target == Target::Empty && profile == Profile::Default;
-        Leg { profile, values: profile.values_with(request.default_grace), also_good: built_in.then_some(BUILT_IN_GRACE) }
+        Stage { profile, values: profile.values_with(request.default_grace), also_good: built_in.then_some(BUILT_IN_GRACE) }
     }
 
     pub(crate) fn kcm_done(&self, kcm: &ControllerManager) -> bool {
@@ -124,7 +124,7 @@ pub fn plan(request: &Request, observed: &Observed) -> Plan {
 }
 
 /// Returns the profile to be applied now.
-fn leg(request: &Request, observed: &Observed) -> Profile {
+fn stage(request: &Request, observed: &Observed) -> Profile {
     let target = request.target.profile();
     let medium = Profile::Medium.values().lease_renew_interval();
     let interrupted = (request.applied, target) == (Profile::Medium, Profile::Default)
@@ -138,14 +138,14 @@ fn leg(request: &Request, observed: &Observed) -> Profile {
 
 /// The cluster as it will be after the steps found so far.
 struct Planner {
-    leg: Leg,
+    stage: Stage,
     /// Non-leaders by name, then the leader: a leader that restarts hands over, so it goes last.
     kcm: Vec<ControllerManager>,
     kas: Vec<ApiServer>,
     /// The counted ones, by name.
     nodes: Vec<WorkerNode>,
     steps: Vec<Step>,
-    blocked: BTreeMap<(Kind, String), BlockReason>,
+    blocked: BTreeMap<(InstanceKind, String), BlockReason>,
 }
 
 impl Planner {
@@ -156,8 +156,8 @@ impl Planner {
         kas.sort_by(|a, b| a.name.cmp(&b.name));
         let mut nodes: Vec<WorkerNode> = observed.nodes.iter().filter(|node| !node.deferred()).cloned().collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        let leg = Leg::new(leg(request, observed), request);
-        Planner { leg, kcm, kas, nodes, steps: Vec::new(), blocked: BTreeMap::new() }
+        let stage = Stage::new(stage(request, observed), request);
+        Planner { stage, kcm, kas, nodes, steps: Vec::new(), blocked: BTreeMap::new() }
     }
 
     /// Returns the smallest grace of all replicas, since any may become leader; none seen: none can be relied on.
@@ -176,11 +176,11 @@ impl Planner {
     }
 
     /// Blocks an instance unless it is blocked already: one reason each, the first one found.
-    fn block(&mut self, kind: Kind, name: &str, reason: BlockReason) {
+    fn block(&mut self, kind: InstanceKind, name: &str, reason: BlockReason) {
         self.blocked.entry((kind, name.to_owned())).or_insert(reason);
     }
 
-    fn is_blocked(&self, kind: Kind, name: &str) -> bool {
+    fn is_blocked(&self, kind: InstanceKind, name: &str) -> bool {
         // A rollout with nothing blocked is the common case: spare the key.
         !self.blocked.is_empty() && self.blocked.contains_key(&(kind, name.to_owned()))
     }
@@ -207,8 +207,8 @@ impl Planner {
             return;
         }
         let need = self.need();
-        // At once to the grace of the leg, so that a replica restarts only once.
-        let raised = need.max(self.leg.values.node_monitor_grace_period);
+        // At once to the grace of the stage, so that a replica restarts only once.
+        let raised = need.max(self.stage.values.node_monitor_grace_period);
         for index in 0..self.kcm.len() {
             if self.kcm[index].aware && self.kcm[index].grace < need {
                 self.set_grace(index, raised);
@@ -223,29 +223,29 @@ impl Planner {
             let better = |interval: &Duration| Class::of(*interval, grace) == Class::Safe && *interval < node.heartbeat;
             let (name, aware) = (node.name.clone(), node.aware);
             match REPAIR_INTERVALS.into_iter().find(better) {
-                _ if !aware => self.block(Kind::Node, &name, BlockReason::ComponentNotAware),
+                _ if !aware => self.block(InstanceKind::Node, &name, BlockReason::ComponentNotAware),
                 Some(interval) => self.set_heartbeat(index, interval),
-                None => self.block(Kind::Node, &name, BlockReason::HazardUnresolvable),
+                None => self.block(InstanceKind::Node, &name, BlockReason::HazardUnresolvable),
             }
         }
     }
 
-    /// Raises graces and tolerations that are below the leg.
+    /// Raises graces and tolerations that are below the stage.
     fn patience_up(&mut self) {
-        let grace = self.leg.values.node_monitor_grace_period;
+        let grace = self.stage.values.node_monitor_grace_period;
         for index in 0..self.kcm.len() {
             let kcm = &self.kcm[index];
-            if self.leg.kcm_done(kcm) || kcm.grace > grace {
+            if self.stage.kcm_done(kcm) || kcm.grace > grace {
                 continue;
             }
             if kcm.aware {
                 self.set_grace(index, grace);
             } else {
                 let name = kcm.name.clone();
-                self.block(Kind::Kcm, &name, BlockReason::ComponentNotAware);
+                self.block(InstanceKind::Kcm, &name, BlockReason::ComponentNotAware);
             }
         }
-        let (not_ready, unreachable) = self.leg.tolerations();
+        let (not_ready, unreachable) = self.stage.tolerations();
         for index in 0..self.kas.len() {
             let kas = &self.kas[index];
             if kas.not_ready_seconds >= not_ready && kas.unreachable_seconds >= unreachable {
@@ -256,64 +256,64 @@ impl Planner {
                 self.set_tolerations(index, raised);
             } else {
                 let name = kas.name.clone();
-                self.block(Kind::Kas, &name, BlockReason::ComponentNotAware);
+                self.block(InstanceKind::Kas, &name, BlockReason::ComponentNotAware);
             }
         }
     }
 
     /// Sets the heartbeat of the workers, where that is safe under the grace reached so far.
     fn nodes(&mut self) {
-        let (grace, interval) = (self.grace(), self.leg.values.lease_renew_interval());
+        let (grace, interval) = (self.grace(), self.stage.values.lease_renew_interval());
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
-            if self.leg.node_done(node) || self.is_blocked(Kind::Node, &node.name) {
+            if self.stage.node_done(node) || self.is_blocked(InstanceKind::Node, &node.name) {
                 continue;
             }
             let (name, aware) = (node.name.clone(), node.aware);
             if !aware {
-                self.block(Kind::Node, &name, BlockReason::ComponentNotAware);
+                self.block(InstanceKind::Node, &name, BlockReason::ComponentNotAware);
             } else if Class::of(interval, grace) == Class::Safe {
                 self.set_heartbeat(index, interval);
             } else {
-                self.block(Kind::Node, &name, BlockReason::HazardousStateAvoided);
+                self.block(InstanceKind::Node, &name, BlockReason::HazardousStateAvoided);
             }
         }
     }
 
     /// Lowers tolerations, then graces, once nobody depends on the higher ones.
     fn patience_down(&mut self) {
-        let others_blocked = self.blocked.keys().any(|(kind, _)| *kind != Kind::Kas);
+        let others_blocked = self.blocked.keys().any(|(kind, _)| *kind != InstanceKind::Kas);
         for index in 0..self.kas.len() {
             let kas = &self.kas[index];
-            if self.leg.kas_done(kas) || self.is_blocked(Kind::Kas, &kas.name) {
+            if self.stage.kas_done(kas) || self.is_blocked(InstanceKind::Kas, &kas.name) {
                 continue;
             }
             let (name, aware) = (kas.name.clone(), kas.aware);
             if !aware {
-                self.block(Kind::Kas, &name, BlockReason::ComponentNotAware);
+                self.block(InstanceKind::Kas, &name, BlockReason::ComponentNotAware);
             } else if others_blocked {
-                self.block(Kind::Kas, &name, BlockReason::WaitingForOtherOwners);
+                self.block(InstanceKind::Kas, &name, BlockReason::WaitingForOtherOwners);
             } else {
-                self.set_tolerations(index, self.leg.tolerations());
+                self.set_tolerations(index, self.stage.tolerations());
             }
         }
-        let grace = self.leg.values.node_monitor_grace_period;
+        let grace = self.stage.values.node_monitor_grace_period;
         // While a replica that cannot be raised keeps a node in danger, the next plan would repair again: a grace that it
         // would raise at once must not be lowered, or the two would alternate for ever.
         let raised_again = self.need() > grace && !self.all_safe(self.grace());
         let safe = self.all_safe(grace) && !raised_again;
         for index in 0..self.kcm.len() {
             let kcm = &self.kcm[index];
-            if self.leg.kcm_done(kcm) || self.is_blocked(Kind::Kcm, &kcm.name) {
+            if self.stage.kcm_done(kcm) || self.is_blocked(InstanceKind::Kcm, &kcm.name) {
                 continue;
             }
             let (name, aware) = (kcm.name.clone(), kcm.aware);
             if !aware {
-                self.block(Kind::Kcm, &name, BlockReason::ComponentNotAware);
+                self.block(InstanceKind::Kcm, &name, BlockReason::ComponentNotAware);
             } else if safe {
                 self.set_grace(index, grace);
             } else {
-                self.block(Kind::Kcm, &name, BlockReason::HazardousStateAvoided);
+                self.block(InstanceKind::Kcm, &name, BlockReason::HazardousStateAvoided);
             }
         }
     }
@@ -321,24 +321,24 @@ impl Planner {
     fn finish(self, request: &Request, observed: &Observed) -> Plan {
         let settling = Settling::of(observed);
         let next = next(request, &self.steps, &settling);
-        let turns = turns(&self.steps, &self.blocked, &settling);
+        let active_owners = active_owners(&self.steps, &self.blocked, &settling);
         let mut deferred: Vec<String> =
             observed.nodes.iter().filter(|node| node.deferred()).map(|node| node.name.clone()).collect();
         deferred.sort();
         let blocked: Vec<Blocked> =
             self.blocked.into_iter().map(|((kind, name), reason)| Blocked { kind, name, reason }).collect();
-        let leg_done = self.steps.is_empty() && blocked.is_empty() && settling.names.is_empty();
+        let stage_done = self.steps.is_empty() && blocked.is_empty() && settling.names.is_empty();
         Plan {
-            leg: self.leg.profile,
-            done: leg_done && self.leg.profile == request.target.profile(),
+            stage: self.stage.profile,
+            done: stage_done && self.stage.profile == request.target.profile(),
             steps: self.steps,
             next,
             blocked,
             deferred,
             wait: settling.names,
-            leg_done,
+            stage_done,
             wait_nodes: settling.nodes,
-            turns,
+            active_owners,
         }
     }
 }
@@ -353,12 +353,14 @@ struct Settling {
 
 impl Settling {
     fn of(observed: &Observed) -> Settling {
-        let kcm = observed.kcm.iter().filter(|kcm| kcm.settling.is_some()).map(|kcm| (Kind::Kcm, &kcm.name));
-        let kas = observed.kas.iter().filter(|kas| kas.settling.is_some()).map(|kas| (Kind::Kas, &kas.name));
+        let kcm = observed.kcm.iter().filter(|kcm| kcm.settling.is_some()).map(|kcm| (InstanceKind::Kcm, &kcm.name));
+        let kas = observed.kas.iter().filter(|kas| kas.settling.is_some()).map(|kas| (InstanceKind::Kas, &kas.name));
         // A node that went away while it settled must not hold up the others.
         let nodes = observed.nodes.iter().filter(|node| node.settling.is_some() && !node.deferred());
-        let all: Vec<(Kind, &String)> = kcm.chain(kas).chain(nodes.map(|node| (Kind::Node, &node.name))).collect();
-        let nodes: Vec<String> = all.iter().filter(|(kind, _)| *kind == Kind::Node).map(|(_, name)| (*name).clone()).collect();
+        let all: Vec<(InstanceKind, &String)> =
+            kcm.chain(kas).chain(nodes.map(|node| (InstanceKind::Node, &node.name))).collect();
+        let nodes: Vec<String> =
+            all.iter().filter(|(kind, _)| *kind == InstanceKind::Node).map(|(_, name)| (*name).clone()).collect();
         let mut names: Vec<String> = all.iter().map(|(_, name)| (*name).clone()).collect();
         names.sort();
         Settling {
@@ -375,7 +377,7 @@ fn next(request: &Request, steps: &[Step], settling: &Settling) -> Vec<Step> {
     let Some(first) = steps.first().filter(|_| !request.paused && settling.control_plane == 0) else {
         return Vec::new();
     };
-    if first.kind() != Kind::Node {
+    if first.kind() != InstanceKind::Node {
         return if settling.nodes.is_empty() { vec![first.clone()] } else { Vec::new() };
     }
     let room = match request.max_unavailable {
@@ -383,22 +385,26 @@ fn next(request: &Request, steps: &[Step], settling: &Settling) -> Vec<Step> {
         limit => limit.saturating_sub(settling.nodes.len()),
     };
     let mut seen = BTreeSet::new();
-    let leading = steps.iter().take_while(|step| step.kind() == Kind::Node);
+    let leading = steps.iter().take_while(|step| step.kind() == InstanceKind::Node);
     leading.filter(|step| seen.insert(step.name())).take(room).cloned().collect()
 }
 
-/// Returns who has the turn.
-fn turns(steps: &[Step], blocked: &BTreeMap<(Kind, String), BlockReason>, settling: &Settling) -> BTreeSet<Owner> {
-    let mut turns = settling.owners.clone();
-    if turns.is_empty() {
-        turns.extend(steps.first().map(|step| step.kind().owner()));
+/// Returns who is active.
+fn active_owners(
+    steps: &[Step],
+    blocked: &BTreeMap<(InstanceKind, String), BlockReason>,
+    settling: &Settling,
+) -> BTreeSet<Owner> {
+    let mut active_owners = settling.owners.clone();
+    if active_owners.is_empty() {
+        active_owners.extend(steps.first().map(|step| step.kind().owner()));
     }
     for owner in Owner::ALL {
         let mut reasons = blocked.iter().filter(|((kind, _), _)| kind.owner() == owner).map(|(_, reason)| *reason).peekable();
         let has_steps = steps.iter().any(|step| step.kind().owner() == owner);
         if reasons.peek().is_some() && !has_steps && reasons.all(|reason| reason == BlockReason::ComponentNotAware) {
-            turns.insert(owner);
+            active_owners.insert(owner);
         }
     }
-    turns
+    active_owners
 }

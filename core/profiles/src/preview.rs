@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::hazard::{Class, chances};
-use crate::path::{Day, State, path, states, visited};
+use crate::path::{ClusterState, Day, path, states, visited};
 use crate::plan::{Blocked, Observed, Request, Step, plan};
 use crate::profile::{Profile, Target};
 
@@ -31,7 +31,7 @@ pub struct Preview {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviewStep {
     /// The profile being applied.
-    pub leg: Profile,
+    pub stage: Profile,
     /// What is changed.
     pub step: Step,
     /// How things are then.
@@ -74,7 +74,7 @@ pub struct Avoided {
     /// Between which profiles.
     pub between: (Profile, Profile),
     /// The values.
-    pub state: State,
+    pub state: ClusterState,
 }
 
 impl Avoided {
@@ -98,17 +98,17 @@ pub fn preview(request: &Request, mut observed: Observed) -> Preview {
     let mut from = request.applied;
     loop {
         let plan = plan(&request, &observed);
-        if way.last() != Some(&plan.leg) && (plan.leg != request.applied || !plan.steps.is_empty()) {
-            way.push(plan.leg);
-            avoided.extend(not_visited(from, plan.leg));
-            from = plan.leg;
+        if way.last() != Some(&plan.stage) && (plan.stage != request.applied || !plan.steps.is_empty()) {
+            way.push(plan.stage);
+            avoided.extend(not_visited(from, plan.stage));
+            from = plan.stage;
         }
         match plan.steps.first().filter(|_| steps.len() < limit) {
             Some(step) => {
                 observed.apply(step);
-                steps.push(PreviewStep { leg: plan.leg, step: step.clone(), after: Situation::of(&observed) });
+                steps.push(PreviewStep { stage: plan.stage, step: step.clone(), after: Situation::of(&observed) });
             }
-            None if plan.leg_done && !plan.done && request.applied != plan.leg => request.applied = plan.leg,
+            None if plan.stage_done && !plan.done && request.applied != plan.stage => request.applied = plan.stage,
             None => {
                 return Preview { path: way, start, steps, blocked: plan.blocked, deferred: plan.deferred, avoided };
             }
@@ -128,19 +128,19 @@ fn not_visited(from: Profile, to: Profile) -> Vec<Avoided> {
 
 /// Returns the states that a rollout passes through between all profiles on the way, and those that it avoids, without the
 /// profiles themselves; each once.
-pub fn between(from: Profile, to: Profile) -> (Vec<State>, Vec<State>) {
-    let (mut passed, mut avoided): (Vec<State>, Vec<State>) = (Vec::new(), Vec::new());
+pub fn between(from: Profile, to: Profile) -> (Vec<ClusterState>, Vec<ClusterState>) {
+    let (mut passed, mut avoided): (Vec<ClusterState>, Vec<ClusterState>) = (Vec::new(), Vec::new());
     let mut start = from;
-    for leg in path(from, to, Day::Two) {
-        let (all, seen) = (states(start, leg), visited(start, leg));
+    for stage in path(from, to, Day::Two) {
+        let (all, seen) = (states(start, stage), visited(start, stage));
         for (index, state) in all.into_iter().enumerate() {
-            let end = [start, leg].into_iter().any(|profile| state == State::of(profile));
+            let end = [start, stage].into_iter().any(|profile| state == ClusterState::of(profile));
             let list = if seen.contains(&index) { &mut passed } else { &mut avoided };
             if !end && !list.contains(&state) {
                 list.push(state);
             }
         }
-        start = leg;
+        start = stage;
     }
     (passed, avoided)
 }
@@ -216,8 +216,9 @@ mod tests {
     #[test]
     fn the_states_between_the_extremes_are_told_once() {
         let (passed, avoided) = between(Profile::Default, Profile::Low);
-        let text =
-            |state: &State| format!("{}/{}/{}", state.interval.as_secs(), state.grace.as_secs(), state.toleration_seconds);
+        let text = |state: &ClusterState| {
+            format!("{}/{}/{}", state.interval.as_secs(), state.grace.as_secs(), state.toleration_seconds)
+        };
         assert_eq!(passed.iter().map(text).collect::<Vec<_>>(), ["10/120/300", "20/120/300", "20/300/60"]);
         assert_eq!(
             avoided.iter().map(text).collect::<Vec<_>>(),

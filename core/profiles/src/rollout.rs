@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::config_node::{ConfigNode, NAME};
-use api::note::{Note, NoteType};
+use api::event::{Event, EventType};
 use api::{Node, Write, write};
 use machine::Time;
 
@@ -24,7 +24,7 @@ pub use observe::{PodDefaults, World, observed};
 use crate::hazard::Class;
 use crate::message::{messages, related_nodes};
 use crate::path::Day;
-use crate::plan::{Blocked, Kind, Observed, Plan, Request, Step, plan};
+use crate::plan::{Blocked, InstanceKind, Observed, Plan, Request, Step, plan};
 use crate::profile::{DEFAULT_GRACE, Profile, Target};
 use crate::status::{Instances, Outcome, PROGRESS_DEADLINE, ProfileStatus, Snapshot, generation, instances};
 
@@ -40,7 +40,7 @@ const LOOK_SELDOM: Duration = Duration::from_secs(60);
 /// What an operator chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long an owner that has the turn may be without progress.
+    /// How long an owner that is active may be without progress.
     pub progress_deadline: Duration,
     /// How many nodes change at a time; 0: no limit.
     pub max_unavailable: usize,
@@ -58,14 +58,14 @@ impl Default for Options {
 
 /// What one look at the world comes to.
 #[derive(Clone, Debug, Default)]
-pub struct Turn {
+pub struct RolloutUpdate {
     /// What is to be written, in order.
     pub writes: Vec<Write>,
     /// What is to be said.
-    pub notes: Vec<Note>,
+    pub events: Vec<Event>,
     /// Steps that have taken effect since the last look.
     pub applied: Vec<Step>,
-    /// Why the wish was given up, if that happened now.
+    /// Why the desired profile was given up, if that happened now.
     pub rolled_back: Option<&'static str>,
     /// How things are; `None`: there is no object to say it on yet.
     pub view: Option<View>,
@@ -81,7 +81,7 @@ pub struct View {
     /// The last profile that was completed.
     pub applied: Profile,
     /// The profile being applied.
-    pub leg: Profile,
+    pub stage: Profile,
     /// What is enforced, and the conditions of the owners.
     pub outcome: Outcome,
     /// Nodes per hazard class under the grace in use.
@@ -96,9 +96,9 @@ pub struct Rollout {
     options: Options,
     status: Option<ProfileStatus>,
     /// Since when a carrier is not yet obeyed.
-    settling: BTreeMap<(Kind, String), Time>,
+    settling: BTreeMap<(InstanceKind, String), Time>,
     /// Steps that were written and have not been seen to take effect.
-    pending: BTreeMap<(Kind, String), Step>,
+    pending: BTreeMap<(InstanceKind, String), Step>,
     /// The nodes that were ready when this generation's rollout began.
     ready_at_start: BTreeSet<String>,
     generation: String,
@@ -123,48 +123,52 @@ impl Rollout {
     }
 
     /// Looks at the world. Make the writes come true (or fail) before the next look.
-    pub fn look(&mut self, now: Time, world: &World<'_>) -> Turn {
+    pub fn look(&mut self, now: Time, world: &World<'_>) -> RolloutUpdate {
         if !self.options.per_node || !world.nodes.values().any(|node| own::profile(node).is_some()) {
             return self.look_at_fleet(now, world);
         }
         let (fleet, mut writes) = own::set_apart(world.nodes);
-        let mut turn = self.look_at_fleet(now, &World { nodes: &fleet, ..*world });
-        writes.append(&mut turn.writes);
-        Turn { writes, ..turn }
+        let mut update = self.look_at_fleet(now, &World { nodes: &fleet, ..*world });
+        writes.append(&mut update.writes);
+        RolloutUpdate { writes, ..update }
     }
 
     /// Looks at the nodes that have no profile of their own.
-    fn look_at_fleet(&mut self, now: Time, world: &World<'_>) -> Turn {
+    fn look_at_fleet(&mut self, now: Time, world: &World<'_>) -> RolloutUpdate {
         let Some(cluster) = world.cluster else {
             // The conditions need a place; a missing object means the same as this one.
-            return Turn { writes: vec![writes::create_cluster()], again_at: Some(now + LOOK), ..Turn::default() };
+            return RolloutUpdate {
+                writes: vec![writes::create_cluster()],
+                again_at: Some(now + LOOK),
+                ..RolloutUpdate::default()
+            };
         };
-        let mut turn = Turn::default();
+        let mut update = RolloutUpdate::default();
         let target = Target::parse(&cluster.spec.worker_latency_profile).unwrap_or_default();
-        let wish = Wish { target, generation: generation(&cluster.metadata), applied: world.applied() };
+        let desired = DesiredProfile { target, generation: generation(&cluster.metadata), applied: world.applied() };
         let observed = self.observe(now, world);
-        self.begin(&wish, world);
+        self.begin(&desired, world);
         let was_rolled_back = self.status(cluster).rollback();
-        let mut judged = self.judge(now, cluster, &wish, world, &observed);
+        let mut judged = self.judge(now, cluster, &desired, world, &observed);
         if judged.outcome.rollback && !was_rolled_back {
-            turn.rolled_back = Some(failure(&judged.outcome));
-            turn.notes.push(rolled_back_note(cluster, &judged.outcome));
-            // The plan was made for the wish that has just been given up.
-            judged = self.judge(now, cluster, &wish, world, &observed);
+            update.rolled_back = Some(failure(&judged.outcome));
+            update.events.push(rolled_back_event(cluster, &judged.outcome));
+            // The plan was made for the desired profile that has just been given up.
+            judged = self.judge(now, cluster, &desired, world, &observed);
         }
-        turn.applied = self.take_effect(&observed);
-        turn.writes = self.writes(world, &observed, &judged, &wish);
-        self.tell(cluster, &judged, &mut turn);
-        turn.again_at = Some(now + pause(world, &judged.plan));
-        turn.view = Some(View {
+        update.applied = self.take_effect(&observed);
+        update.writes = self.writes(world, &observed, &judged, &desired);
+        self.tell(cluster, &judged, &mut update);
+        update.again_at = Some(now + pause(world, &judged.plan));
+        update.view = Some(View {
             spec: target,
-            applied: if judged.plan.leg_done { judged.plan.leg } else { wish.applied },
-            leg: judged.plan.leg,
+            applied: if judged.plan.stage_done { judged.plan.stage } else { desired.applied },
+            stage: judged.plan.stage,
             classes: classes(&observed),
             done: judged.plan.done,
             outcome: judged.outcome,
         });
-        turn
+        update
     }
 
     fn status(&mut self, cluster: &ConfigNode) -> &mut ProfileStatus {
@@ -176,20 +180,27 @@ impl Rollout {
         })
     }
 
-    /// Remembers who is ready when a new wish is first seen.
-    fn begin(&mut self, wish: &Wish, world: &World<'_>) {
-        if self.generation != wish.generation || self.done == Some(true) {
-            self.generation.clone_from(&wish.generation);
+    /// Remembers who is ready when a new desired profile is first seen.
+    fn begin(&mut self, desired: &DesiredProfile, world: &World<'_>) {
+        if self.generation != desired.generation || self.done == Some(true) {
+            self.generation.clone_from(&desired.generation);
             let ready = world.nodes.iter().filter(|(_, node)| node.ready() == Some("True"));
             self.ready_at_start = ready.map(|(name, _)| name.clone()).collect();
         }
     }
 
     /// Plans, and folds what is seen into conditions.
-    fn judge(&mut self, now: Time, cluster: &ConfigNode, wish: &Wish, world: &World<'_>, observed: &Observed) -> Judged {
+    fn judge(
+        &mut self,
+        now: Time,
+        cluster: &ConfigNode,
+        desired: &DesiredProfile,
+        world: &World<'_>,
+        observed: &Observed,
+    ) -> Judged {
         let request = Request {
-            target: self.status(cluster).enforced(wish.target, &wish.generation),
-            applied: wish.applied,
+            target: self.status(cluster).enforced(desired.target, &desired.generation),
+            applied: desired.applied,
             day: if observed.nodes.iter().all(|node| node.control_plane) { Day::Zero } else { Day::Two },
             max_unavailable: self.options.max_unavailable,
             paused: cluster.paused(),
@@ -200,9 +211,9 @@ impl Rollout {
         let lost = |name: &&String| world.nodes.get(*name).is_some_and(|node| node.ready() == Some("Unknown"));
         let snapshot = Snapshot {
             at: now,
-            target: wish.target,
-            generation: wish.generation.clone(),
-            leg: plan.leg,
+            target: desired.target,
+            generation: desired.generation.clone(),
+            stage: plan.stage,
             paused: request.paused,
             nodes_lost: self.ready_at_start.iter().filter(lost).count(),
             nodes_ready_at_start: self.ready_at_start.len(),
@@ -226,11 +237,11 @@ impl Rollout {
         applied
     }
 
-    fn writes(&mut self, world: &World<'_>, observed: &Observed, judged: &Judged, wish: &Wish) -> Vec<Write> {
+    fn writes(&mut self, world: &World<'_>, observed: &Observed, judged: &Judged, desired: &DesiredProfile) -> Vec<Write> {
         let mut changes = writes::Changes::new(world);
         // One step for each: the first one.
         let mut steps = BTreeMap::new();
-        for step in judged.plan.next.iter().chain(self.told_again(world, judged)) {
+        for step in judged.plan.next.iter().chain(self.repeated(world, judged)) {
             steps.entry((step.kind(), step.name().to_owned())).or_insert_with(|| step.clone());
         }
         steps.retain(|_, step| changes.step(step));
@@ -238,11 +249,11 @@ impl Rollout {
         if judged.plan.done {
             changes.rest(judged.request.target, &judged.request.target.profile().values_with(self.options.default_grace));
         }
-        if judged.plan.leg_done {
-            changes.applied(judged.plan.leg);
+        if judged.plan.stage_done {
+            changes.applied(judged.plan.stage);
         }
-        changes.rolled_back(judged.outcome.rollback.then_some(wish.generation.as_str()));
-        let values = judged.plan.leg.values_with(self.options.default_grace);
+        changes.rolled_back(judged.outcome.rollback.then_some(desired.generation.as_str()));
+        let values = judged.plan.stage.values_with(self.options.default_grace);
         let old_defaults = world.pods.values().filter(|pod| pod.older_than(&values)).count();
         let messages = messages(&judged.request, observed, &judged.plan, &judged.owners, old_defaults);
         changes.status(judged.outcome.conditions(&messages), related_nodes(&judged.plan));
@@ -252,35 +263,35 @@ impl Rollout {
     /// Returns the steps of nodes that have not taken up another value yet: such a node is under way already, so that telling
     /// it something else takes no room of the others. Without this a node that never obeys would keep a rollout from being
     /// turned round.
-    fn told_again<'a>(&'a self, world: &World<'_>, judged: &'a Judged) -> impl Iterator<Item = &'a Step> {
+    fn repeated<'a>(&'a self, world: &World<'_>, judged: &'a Judged) -> impl Iterator<Item = &'a Step> {
         // The grace that is on its way counts as well: it may be in use before the node has heard of it.
-        let (grace, paused) = (world.grace.min(world.told_grace().unwrap_or(world.grace)), judged.request.paused);
+        let (grace, paused) = (world.grace.min(world.annotated_grace().unwrap_or(world.grace)), judged.request.paused);
         judged.plan.steps.iter().filter(move |step| match step {
             Step::Node { name, heartbeat } => {
                 !paused
                     && Class::of(*heartbeat, grace) == Class::Safe
-                    && self.settling.contains_key(&(Kind::Node, name.clone()))
+                    && self.settling.contains_key(&(InstanceKind::Node, name.clone()))
             }
             Step::Kcm { .. } | Step::Kas { .. } => false,
         })
     }
 
     /// Says what has happened.
-    fn tell(&mut self, cluster: &ConfigNode, judged: &Judged, turn: &mut Turn) {
+    fn tell(&mut self, cluster: &ConfigNode, judged: &Judged, update: &mut RolloutUpdate) {
         let wanted = judged.request.target.profile();
         let done = judged.plan.done;
         if !done && self.done != Some(false) {
-            let message = format!("rolling out {wanted}, now {}", judged.plan.leg);
-            turn.notes.push(note(cluster, NoteType::Normal, "LatencyProfileStarted", message));
+            let message = format!("rolling out {wanted}, now {}", judged.plan.stage);
+            update.events.push(event(cluster, EventType::Normal, "LatencyProfileStarted", message));
         }
-        for step in &turn.applied {
-            turn.notes.push(note(cluster, NoteType::Normal, "LatencyProfileStepApplied", step.to_string()));
+        for step in &update.applied {
+            update.events.push(event(cluster, EventType::Normal, "LatencyProfileStepApplied", step.to_string()));
         }
         for blocked in judged.plan.blocked.iter().filter(|blocked| !self.blocked.contains(blocked)) {
-            turn.notes.push(note(cluster, NoteType::Warning, "LatencyProfileBlocked", blocked.to_string()));
+            update.events.push(event(cluster, EventType::Warning, "LatencyProfileBlocked", blocked.to_string()));
         }
         if done && self.done == Some(false) {
-            turn.notes.push(note(cluster, NoteType::Normal, "LatencyProfileCompleted", format!("{wanted} is in force")));
+            update.events.push(event(cluster, EventType::Normal, "LatencyProfileCompleted", format!("{wanted} is in force")));
         }
         self.done = Some(done);
         self.blocked.clone_from(&judged.plan.blocked);
@@ -288,7 +299,7 @@ impl Rollout {
 }
 
 /// What the user wants, and what was completed before.
-struct Wish {
+struct DesiredProfile {
     target: Target,
     generation: String,
     applied: Profile,
@@ -332,12 +343,12 @@ fn failure(outcome: &Outcome) -> &'static str {
     outcome.owners.values().find(|conditions| conditions.degraded()).map_or("", |conditions| conditions.reason.name())
 }
 
-fn rolled_back_note(cluster: &ConfigNode, outcome: &Outcome) -> Note {
+fn rolled_back_event(cluster: &ConfigNode, outcome: &Outcome) -> Event {
     let failed = outcome.owners.iter().find(|(_, conditions)| conditions.degraded());
     let why = failed.map_or_else(String::new, |(owner, conditions)| format!("{owner}: {}", conditions.reason.name()));
-    note(cluster, NoteType::Warning, "LatencyProfileRolledBack", format!("going back to Default; {why}"))
+    event(cluster, EventType::Warning, "LatencyProfileRolledBack", format!("going back to Default; {why}"))
 }
 
-fn note(cluster: &ConfigNode, type_: NoteType, reason: &'static str, message: String) -> Note {
-    Note { object: write::reference::<ConfigNode>("", NAME, &cluster.metadata.uid), type_, reason, message }
+fn event(cluster: &ConfigNode, type_: EventType, reason: &'static str, message: String) -> Event {
+    Event { object: write::reference::<ConfigNode>("", NAME, &cluster.metadata.uid), type_, reason, message }
 }

@@ -14,10 +14,10 @@ use api::config_node::{ANNOTATION_RETRY, OwnedCondition};
 use api::meta::ObjectMeta;
 use machine::Time;
 
-use crate::plan::{BlockReason, Leg, Observed, Plan, Request};
+use crate::plan::{BlockReason, Observed, Plan, Request, Stage};
 use crate::profile::{Owner, Profile, Target};
 
-/// How long an owner that has the turn may be without progress, unless an option says otherwise.
+/// How long an owner that is active may be without progress, unless an option says otherwise.
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 /// The shortest deadline that the option may set.
 pub const PROGRESS_DEADLINE_MIN: Duration = Duration::from_secs(60);
@@ -29,10 +29,10 @@ pub struct Snapshot {
     pub at: Time,
     /// What the user wants.
     pub target: Target,
-    /// The generation of the wish; see [`generation`].
+    /// The generation of the desired profile; see [`generation`].
     pub generation: String,
     /// The profile being applied now.
-    pub leg: Profile,
+    pub stage: Profile,
     /// Whether the user has paused the rollout.
     pub paused: bool,
     /// Nodes that were Ready when the rollout began and have since become Unknown.
@@ -48,10 +48,10 @@ pub struct Snapshot {
 pub struct Instances {
     /// How many there are.
     pub total: usize,
-    /// How many are at the values of the leg and healthy.
+    /// How many are at the values of the stage and healthy.
     pub updated: usize,
     /// Whether the planner has a step for the owner, or blocks it only because instances cannot be changed.
-    pub turn: bool,
+    pub active: bool,
     /// How many cannot be changed.
     pub unaware: usize,
     /// How many had their change reverted three times.
@@ -76,23 +76,23 @@ pub fn generation(metadata: &ObjectMeta) -> String {
     }
 }
 
-/// Returns the instances of each owner, counted against the leg of a plan; `failed` is the applier's to say.
+/// Returns the instances of each owner, counted against the stage of a plan; `failed` is the applier's to say.
 pub fn instances(request: &Request, observed: &Observed, plan: &Plan) -> BTreeMap<Owner, Instances> {
-    let leg = Leg::new(plan.leg, request);
+    let stage = Stage::new(plan.stage, request);
     let count = |owner, all: Vec<(bool, bool, bool)>| {
         let instances = Instances {
             total: all.len(),
             updated: all.iter().filter(|(done, settling, _)| *done && !settling).count(),
-            turn: plan.turn(owner),
+            active: plan.active(owner),
             unaware: all.iter().filter(|(done, _, aware)| !done && !aware).count(),
             failed: 0,
         };
         (owner, instances)
     };
-    let kas = observed.kas.iter().map(|kas| (leg.kas_done(kas), kas.settling.is_some(), kas.aware));
-    let kcm = observed.kcm.iter().map(|kcm| (leg.kcm_done(kcm), kcm.settling.is_some(), kcm.aware));
+    let kas = observed.kas.iter().map(|kas| (stage.kas_done(kas), kas.settling.is_some(), kas.aware));
+    let kcm = observed.kcm.iter().map(|kcm| (stage.kcm_done(kcm), kcm.settling.is_some(), kcm.aware));
     let workers = observed.nodes.iter().filter(|node| !node.control_plane && !node.deferred());
-    let nodes = workers.map(|node| (leg.node_done(node), node.settling.is_some(), node.aware));
+    let nodes = workers.map(|node| (stage.node_done(node), node.settling.is_some(), node.aware));
     [
         count(Owner::KubeApiServer, kas.collect()),
         count(Owner::KubeControllerManager, kcm.collect()),
@@ -114,7 +114,7 @@ pub enum Reason {
     ComponentNotAware,
     /// Others go first.
     WaitingForOtherOwners,
-    /// At the values of a leg that is not the last.
+    /// At the values of a stage that is not the last.
     IntermediateProfileReached,
     /// The user has paused the rollout.
     RolloutPaused,
@@ -190,7 +190,7 @@ impl Conditions {
 pub struct Outcome {
     /// The profile that is enforced.
     pub effective: Profile,
-    /// Whether the wish was given up in favour of `Default`.
+    /// Whether the desired profile was given up in favour of `Default`.
     pub rollback: bool,
     /// Conditions per owner.
     pub owners: BTreeMap<Owner, Conditions>,
@@ -230,7 +230,7 @@ pub struct ProfileStatus {
 
 #[derive(Clone, Debug, Default)]
 struct Memory {
-    /// The time without progress while it had the turn.
+    /// The time without progress while it was active.
     idle: Duration,
     failure: Option<Reason>,
     /// Status and since when, of each condition.
@@ -263,12 +263,12 @@ impl ProfileStatus {
         status
     }
 
-    /// Returns whether the wish was given up in favour of `Default`.
+    /// Returns whether the desired profile was given up in favour of `Default`.
     pub const fn rollback(&self) -> bool {
         self.rollback
     }
 
-    /// Returns what is to be enforced for a wish: give this to the planner.
+    /// Returns what is to be enforced for a desired profile: give this to the planner.
     pub fn enforced(&self, target: Target, generation: &str) -> Target {
         let same = self.generation.as_deref().is_none_or(|known| known == generation);
         if self.rollback && same { Target::Of(Profile::Default) } else { target }
@@ -279,7 +279,7 @@ impl ProfileStatus {
         let new_generation = self.generation.as_ref().is_some_and(|known| *known != snapshot.generation);
         self.rollback &= !new_generation;
         let target = snapshot.target.profile();
-        // A failure without a rollback belongs to a wish for Default, also when the wish changed during a restart.
+        // A failure without a rollback belongs to a desired profile for Default, also when the desired profile changed during a restart.
         if new_generation || (!self.rollback && target != Profile::Default) {
             self.owners.values_mut().for_each(|memory| memory.failure = None);
         }
@@ -294,7 +294,7 @@ impl ProfileStatus {
         Outcome { effective, rollback: self.rollback, owners }
     }
 
-    /// Adds the time since the previous snapshot to those that had the turn and were not paused, unless they progress.
+    /// Adds the time since the previous snapshot to those that was active and were not paused, unless they progress.
     fn count_idle_time(&mut self, snapshot: &Snapshot, new_generation: bool) {
         for owner in Owner::ALL {
             let memory = self.owners.entry(owner).or_default();
@@ -303,11 +303,11 @@ impl ProfileStatus {
                 continue;
             };
             let (before, now) = (previous.of(owner), snapshot.of(owner));
-            if before.turn && !previous.paused {
+            if before.active && !previous.paused {
                 memory.idle += snapshot.at.since(previous.at);
             }
-            let new_turn = now.turn && !before.turn;
-            if new_generation || snapshot.leg != previous.leg || new_turn || now.updated > before.updated {
+            let newly_active = now.active && !before.active;
+            if new_generation || snapshot.stage != previous.stage || newly_active || now.updated > before.updated {
                 memory.idle = Duration::ZERO;
             }
         }
@@ -319,7 +319,7 @@ impl ProfileStatus {
         for owner in Owner::ALL {
             let instances = snapshot.of(owner);
             let memory = self.owners.entry(owner).or_default();
-            let overdue = instances.turn && instances.missing() > 0 && memory.idle >= self.deadline;
+            let overdue = instances.active && instances.missing() > 0 && memory.idle >= self.deadline;
             let failure = if instances.failed > 0 && instances.missing() > 0 {
                 Some(Reason::ApplyFailed)
             } else if lost && owner == Owner::MachineConfig {
@@ -342,7 +342,7 @@ impl ProfileStatus {
     fn conditions(&mut self, owner: Owner, snapshot: &Snapshot, effective: Profile) -> Conditions {
         let rolled_back = self
             .rollback
-            .then(|| snapshot.leg == Profile::Default && Owner::ALL.iter().all(|owner| snapshot.of(*owner).missing() == 0));
+            .then(|| snapshot.stage == Profile::Default && Owner::ALL.iter().all(|owner| snapshot.of(*owner).missing() == 0));
         let memory = self.owners.entry(owner).or_default();
         let (status, reason) = situation(owner, snapshot, effective, rolled_back, memory.failure);
         let mut since = [snapshot.at; 3];
@@ -381,7 +381,7 @@ fn situation(
         ([false, false, false], Reason::RolloutPaused)
     } else if instances.missing() == 0 {
         waiting(Reason::IntermediateProfileReached)
-    } else if !instances.turn {
+    } else if !instances.active {
         waiting(Reason::WaitingForOtherOwners)
     } else if instances.only_unaware_missing() {
         waiting(Reason::ComponentNotAware)
@@ -396,7 +396,7 @@ impl Snapshot {
     }
 
     fn at_profile(&self, owner: Owner, profile: Profile) -> bool {
-        self.leg == profile && self.of(owner).missing() == 0
+        self.stage == profile && self.of(owner).missing() == 0
     }
 
     /// Returns whether the nodes lost are at least two and at least 5 % of those Ready at the start.

@@ -8,7 +8,7 @@ use api::FeatureGates;
 use api::field::Error;
 use serde_json::Value;
 
-use crate::kind::Kind;
+use crate::kind::ServedKind;
 use kinds::builtin::Part;
 use schemas::{self, Definition, Schema, Version};
 
@@ -89,14 +89,14 @@ impl Custom {
 }
 
 /// Returns the kinds that an established definition serves, the preferred version first.
-pub fn kinds_of(definition: &Value) -> Vec<Kind> {
+pub fn kinds_of(definition: &Value) -> Vec<ServedKind> {
     let Some(definition) = established(definition) else { return Vec::new() };
     let served = definition.versions.iter().filter(|version| version.served);
     served.map(|version| kind(&definition, version)).collect()
 }
 
 /// Returns the kind of the objects that an established definition has stored, served or not.
-pub fn stored_kind(definition: &Value) -> Option<Kind> {
+pub fn stored_kind(definition: &Value) -> Option<ServedKind> {
     let definition = established(definition)?;
     let version = definition.versions.iter().find(|version| version.storage)?;
     Some(kind(&definition, version))
@@ -106,7 +106,7 @@ fn established(definition: &Value) -> Option<Definition> {
     Definition::compile(definition).ok().filter(|definition| definition.established)
 }
 
-fn kind(definition: &Definition, version: &Version) -> Kind {
+fn kind(definition: &Definition, version: &Version) -> ServedKind {
     let extra = match (definition.group.as_str(), definition.kind.as_str()) {
         ("apps.kruise.io", "PodProbeMarker") => Extra::PodProbeMarker,
         ("config.openshift.io", "Node") => Extra::ConfigNode,
@@ -114,5 +114,8 @@ fn kind(definition: &Definition, version: &Version) -> Kind {
     };
     let other = |other: &&Version| other.name != version.name;
     let others = definition.versions.iter().filter(other).map(|other| (other.name.clone(), other.schema.clone())).collect();
-    Kind::custom_kind(Arc::new(definition.resource(version)), Arc::new(Custom { version: version.clone(), others, extra }))
+    ServedKind::custom_kind(
+        Arc::new(definition.resource(version)),
+        Arc::new(Custom { version: version.clone(), others, extra }),
+    )
 }

@@ -18,7 +18,7 @@ use kinds::resource::Resource;
 
 /// A served kind.
 #[derive(Clone)]
-pub struct Kind {
+pub struct ServedKind {
     /// The resource.
     pub resource: Arc<Resource>,
     rules: Rules,
@@ -32,17 +32,17 @@ enum Rules {
     Virtual,
 }
 
-impl Kind {
+impl ServedKind {
     /// Returns a built-in kind.
-    pub fn builtin_kind(resource: Arc<Resource>) -> Kind {
+    pub fn builtin_kind(resource: Arc<Resource>) -> ServedKind {
         let rules =
             Builtin::from_gvk(&resource.group, &resource.version, &resource.kind).map_or(Rules::Virtual, Rules::Builtin);
-        Kind { resource, rules }
+        ServedKind { resource, rules }
     }
 
     /// Returns the kind of a CustomResourceDefinition.
-    pub fn custom_kind(resource: Arc<Resource>, custom: Arc<Custom>) -> Kind {
-        Kind { resource, rules: Rules::Custom(custom) }
+    pub fn custom_kind(resource: Arc<Resource>, custom: Arc<Custom>) -> ServedKind {
+        ServedKind { resource, rules: Rules::Custom(custom) }
     }
 
     /// Returns which built-in kind it is.
@@ -118,8 +118,8 @@ impl Kind {
                 builtin::default(*kind, object, context);
                 if *kind == Builtin::Service {
                     let spec = json::object_mut(object, &["spec"]);
-                    for (key, said) in ["ipFamilies", "ipFamilyPolicy"].into_iter().zip(families) {
-                        spec.remove(key).filter(|_| said).map(|value| spec.insert(key.to_owned(), value));
+                    for (key, stated) in ["ipFamilies", "ipFamilyPolicy"].into_iter().zip(families) {
+                        spec.remove(key).filter(|_| stated).map(|value| spec.insert(key.to_owned(), value));
                     }
                 }
                 builtin::drop_disabled(*kind, object, old, context);
@@ -263,8 +263,8 @@ impl Kind {
         match &self.rules {
             Rules::Virtual => Vec::new(),
             // Events are selected in the form in which they are stored, whatever the group.
-            Rules::Builtin(Builtin::EventsEvent) => Kind::pairs(builtin::selectable_fields(Builtin::Event, object)),
-            Rules::Builtin(kind) => Kind::pairs(builtin::selectable_fields(*kind, object)),
+            Rules::Builtin(Builtin::EventsEvent) => ServedKind::pairs(builtin::selectable_fields(Builtin::Event, object)),
+            Rules::Builtin(kind) => ServedKind::pairs(builtin::selectable_fields(*kind, object)),
             Rules::Custom(custom) => {
                 let mut fields = vec![meta("name"), meta("namespace")];
                 fields.extend(custom.selectable_fields(object));
@@ -291,7 +291,7 @@ impl Kind {
     }
 }
 
-impl Kind {
+impl ServedKind {
     /// Returns a stored object as its group shows it: events have two faces.
     pub fn outward(&self, object: Value) -> Value {
         if self.builtin() == Some(Builtin::EventsEvent) { events::from_core(object) } else { object }

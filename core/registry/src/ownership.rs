@@ -9,7 +9,7 @@ mod types;
 use apply::{Conflict, Managers, Packed, Refusal, Set};
 use serde_json::{Map, Value, json};
 
-use crate::kind::Kind;
+use crate::kind::ServedKind;
 use crate::state::Stored;
 use api::status::Status;
 use kinds::builtin::{Builtin, Part};
@@ -59,7 +59,13 @@ fn before(sent: Option<&Value>, stored: &Packed, subresource: &str) -> Managers 
 }
 
 /// Returns the owners of a new object; `object` has its defaults and nothing that the server decides.
-pub(crate) fn created(kind: &Kind, object: &Value, sent: Option<&Value>, writer: Writer<'_>, now: machine::Time) -> Managers {
+pub(crate) fn created(
+    kind: &ServedKind,
+    object: &Value,
+    sent: Option<&Value>,
+    writer: Writer<'_>,
+    now: machine::Time,
+) -> Managers {
     let managers = before(sent, &Packed::default(), "");
     if managers.is_empty() && !tracks_updates(kind) {
         return managers;
@@ -69,7 +75,7 @@ pub(crate) fn created(kind: &Kind, object: &Value, sent: Option<&Value>, writer:
 
 /// Returns the owners of the next state of an object.
 pub(crate) fn updated(
-    kind: &Kind,
+    kind: &ServedKind,
     part: Part,
     (current, old): (&Stored, &Value),
     new: &Value,
@@ -87,7 +93,7 @@ pub(crate) fn updated(
 
 /// Returns the state that an apply leads to, and its owners. `live` is the stored object with its type, if there is one.
 pub(crate) fn applied(
-    kind: &Kind,
+    kind: &ServedKind,
     part: Part,
     live: Option<(&Stored, &Value)>,
     config: &Value,
@@ -138,12 +144,12 @@ fn conflict(conflicts: &[Conflict]) -> Status {
 }
 
 /// Returns whether updates of a kind have entries.
-fn tracks_updates(kind: &Kind) -> bool {
+fn tracks_updates(kind: &ServedKind) -> bool {
     !matches!(kind.builtin(), Some(Builtin::Lease | Builtin::Event | Builtin::EventsEvent))
 }
 
 /// Returns the fields that an endpoint never changes.
-fn ignored(kind: &Kind, part: Part) -> Set {
+fn ignored(kind: &ServedKind, part: Part) -> Set {
     let none = Set::default();
     match (part, kind.builtin()) {
         (Part::Main | Part::Binding, _) if kind.resource.has_status() => none.with(&["status"]),
@@ -165,7 +171,7 @@ fn ignored(kind: &Kind, part: Part) -> Set {
     }
 }
 
-impl Kind {
+impl ServedKind {
     /// Hands over what a write through an endpoint is, to be decided about.
     fn with_write<R>(
         &self,

@@ -11,7 +11,7 @@ use apply::Packed;
 use machine::Rng;
 
 use crate::deletion::{self, Decision, DeleteOptions};
-use crate::kind::Kind;
+use crate::kind::ServedKind;
 use crate::meta::{self, UpdateForm};
 use crate::ownership::{self, Owners, Writer};
 use crate::services;
@@ -53,7 +53,7 @@ pub struct World<'a> {
 
 /// Prepares the creation of an object.
 pub fn create(
-    kind: &Kind,
+    kind: &ServedKind,
     namespace: &str,
     mut object: Value,
     owners: &Owners<'_>,
@@ -97,29 +97,29 @@ pub fn create(
 }
 
 /// Returns what new objects of a kind lie in: their namespace, and the definition of their kind.
-fn within(kind: &Kind, namespace: &str) -> Vec<Key> {
+fn within(kind: &ServedKind, namespace: &str) -> Vec<Key> {
     let namespace = kind.resource.namespaced.then(|| key("", "namespaces", "", namespace));
     namespace.into_iter().chain(definition_key(kind)).collect()
 }
 
 /// Returns the key of the CustomResourceDefinition of a kind that has one.
-fn definition_key(kind: &Kind) -> Option<Key> {
+fn definition_key(kind: &ServedKind) -> Option<Key> {
     let name = || format!("{}.{}", kind.resource.plural, kind.resource.group);
     kind.resource.custom.then(|| key("apiextensions.k8s.io", "customresourcedefinitions", "", &name()))
 }
 
 /// Returns where a Service gets what it still wants.
-fn service_range(kind: &Kind, world: &World<'_>) -> Option<services::Range> {
+fn service_range(kind: &ServedKind, world: &World<'_>) -> Option<services::Range> {
     (kind.builtin() == Some(Builtin::Service)).then_some(world.service_range)
 }
 
-fn validate_claims(kind: &Kind, key: &str, new: &Value, old: Option<&Value>, world: &World<'_>) -> Vec<Error> {
+fn validate_claims(kind: &ServedKind, key: &str, new: &Value, old: Option<&Value>, world: &World<'_>) -> Vec<Error> {
     let range = service_range(kind, world);
     range.map_or_else(Vec::new, |range| services::validate(key, new, old, world.snapshot.claims(), range))
 }
 
 /// Refuses objects of a definition that is going: they would be deleted with it, or worse, be forgotten.
-fn admit_definition(kind: &Kind, snapshot: &Snapshot, subject: &Subject) -> Result<(), Status> {
+fn admit_definition(kind: &ServedKind, snapshot: &Snapshot, subject: &Subject) -> Result<(), Status> {
     match definition_key(kind) {
         Some(key) if !snapshot.is_alive(&key) => {
             Err(Status::not_allowed_now(subject, "create not allowed while custom resource definition is terminating"))
@@ -129,7 +129,7 @@ fn admit_definition(kind: &Kind, snapshot: &Snapshot, subject: &Subject) -> Resu
 }
 
 /// Returns the answer to a write that cannot be committed as it was prepared, and that preparing again does not help.
-pub fn refusal(kind: &Kind, name: &str, refused: Refused) -> Status {
+pub fn refusal(kind: &ServedKind, name: &str, refused: Refused) -> Status {
     let subject = kind.resource.subject(name);
     let full = |path: Path, what: &str| Status::invalid(&subject, &[Error::invalid(&path, Value::Null, what)]);
     match refused {
@@ -150,7 +150,7 @@ pub fn refusal(kind: &Kind, name: &str, refused: Refused) -> Status {
 }
 
 /// Refuses objects in a namespace that is missing or going.
-fn admit_namespace(kind: &Kind, namespace: &str, snapshot: &Snapshot, subject: &Subject) -> Result<(), Status> {
+fn admit_namespace(kind: &ServedKind, namespace: &str, snapshot: &Snapshot, subject: &Subject) -> Result<(), Status> {
     if !kind.resource.namespaced {
         return Ok(());
     }
@@ -172,7 +172,13 @@ fn admit_namespace(kind: &Kind, namespace: &str, snapshot: &Snapshot, subject: &
 }
 
 /// Fills in what a pod gets at creation, and refuses one whose service account does not exist.
-fn admit_pod(kind: &Kind, namespace: &str, object: &mut Value, world: &World<'_>, subject: &Subject) -> Result<(), Status> {
+fn admit_pod(
+    kind: &ServedKind,
+    namespace: &str,
+    object: &mut Value,
+    world: &World<'_>,
+    subject: &Subject,
+) -> Result<(), Status> {
     if kind.builtin() != Some(Builtin::Pod) {
         return Ok(());
     }
@@ -191,7 +197,7 @@ fn admit_pod(kind: &Kind, namespace: &str, object: &mut Value, world: &World<'_>
 
 /// Prepares the change of an object into `new`, which came through the endpoint `part`.
 pub fn update(
-    kind: &Kind,
+    kind: &ServedKind,
     part: Part,
     form: UpdateForm,
     current: &Stored,
@@ -246,7 +252,7 @@ pub fn update(
     Ok(Prepared { write, object: new, owners, removed: false, warnings })
 }
 
-fn check_version(kind: &Kind, form: UpdateForm, new: &Value, old: &Value, subject: &Subject) -> Result<(), Status> {
+fn check_version(kind: &ServedKind, form: UpdateForm, new: &Value, old: &Value, subject: &Subject) -> Result<(), Status> {
     let claimed = json::text(new, &["metadata", "resourceVersion"]);
     if claimed.is_empty() {
         if form == UpdateForm::Replace && !kind.resource.unconditional_update {
@@ -263,7 +269,7 @@ fn check_version(kind: &Kind, form: UpdateForm, new: &Value, old: &Value, subjec
 ///
 /// `config` is what the client applies, with its type.
 pub fn apply(
-    kind: &Kind,
+    kind: &ServedKind,
     part: Part,
     current: Option<&Stored>,
     mut config: Value,
@@ -287,7 +293,7 @@ pub fn apply(
 /// Prepares a change that the server itself makes and that no client may: a binding, the status of a definition.
 ///
 /// It has an owner only if the server tells itself apart as `writer`: nobody owns what a binding sets.
-pub fn set(kind: &Kind, current: &Stored, mut new: Value, writer: Option<Writer<'_>>, world: &World<'_>) -> Prepared {
+pub fn set(kind: &ServedKind, current: &Stored, mut new: Value, writer: Option<Writer<'_>>, world: &World<'_>) -> Prepared {
     let old = current.object();
     let version = json::text(&old, &["metadata", "resourceVersion"]).to_owned();
     json::object_mut(&mut new, &["metadata"]).insert("resourceVersion".into(), version.into());
@@ -306,7 +312,7 @@ pub fn set(kind: &Kind, current: &Stored, mut new: Value, writer: Option<Writer<
 }
 
 /// Prepares the deletion of an object.
-pub fn delete(kind: &Kind, current: &Stored, options: &DeleteOptions, world: &World<'_>) -> Result<Prepared, Status> {
+pub fn delete(kind: &ServedKind, current: &Stored, options: &DeleteOptions, world: &World<'_>) -> Result<Prepared, Status> {
     let resource = &kind.resource;
     let old = current.object();
     let subject = resource.subject(&current.index.name);

@@ -273,8 +273,8 @@ const FIELD_MANAGER_MAX: usize = 128;
 
 /// Returns the name under which a writer owns what it sets: what it says, else what its user agent begins with.
 pub fn field_manager(parameters: &Parameters, user_agent: &str, kind: &str) -> Result<String, Status> {
-    let said = parameters.text("fieldManager");
-    if said.is_empty() {
+    let stated = parameters.text("fieldManager");
+    if stated.is_empty() {
         let name = user_agent.split('/').next().unwrap_or_default();
         let fits = |length: &mut usize, c: char| {
             *length += c.len_utf8();
@@ -284,14 +284,14 @@ pub fn field_manager(parameters: &Parameters, user_agent: &str, kind: &str) -> R
     }
     let path = Path::root().child("fieldManager");
     let mut errors = Vec::new();
-    if said.len() > FIELD_MANAGER_MAX {
+    if stated.len() > FIELD_MANAGER_MAX {
         errors.push(Error::too_long(&path, FIELD_MANAGER_MAX));
     }
-    for (position, c) in said.char_indices().filter(|(_, c)| c.is_control()) {
+    for (position, c) in stated.char_indices().filter(|(_, c)| c.is_control()) {
         let shown = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
-        errors.push(Error::invalid(&path, said, shown));
+        errors.push(Error::invalid(&path, stated, shown));
     }
-    if errors.is_empty() { Ok(said.to_owned()) } else { Err(Status::invalid_options(kind, &errors)) }
+    if errors.is_empty() { Ok(stated.to_owned()) } else { Err(Status::invalid_options(kind, &errors)) }
 }
 
 /// Returns the name under which an apply owns what it sets; it must say one.

@@ -184,7 +184,7 @@ pub(crate) fn validate(key: &str, service: &Value, before: Option<&Value>, taken
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{Expect, State, Write};
+    use crate::state::{Expect, RegistryState, Write};
     use machine::Time;
     use serde_json::json;
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// Stages one write after another in one batch, and returns the specs or the refusals.
-    fn stage(state: &mut State, writes: Vec<Write>) -> Vec<Result<Value, Refused>> {
+    fn stage(state: &mut RegistryState, writes: Vec<Write>) -> Vec<Result<Value, Refused>> {
         let (next, changes, answers) = state.stage(Time::ZERO, writes).into_parts();
         state.publish(next, &changes);
         answers.into_iter().map(|answer| answer.map(|stored| stored.object()["spec"].clone())).collect()
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn two_writes_of_one_batch_never_get_the_same() {
-        let mut state = State::default();
+        let mut state = RegistryState::default();
         let answers = stage(
             &mut state,
             vec![
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_goes_is_free_again_and_a_full_range_is_told() {
-        let mut state = State::default();
+        let mut state = RegistryState::default();
         let all = (0..7).map(|number| create(&format!("s{number}"), json!({}))).collect();
         let answers = stage(&mut state, all);
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 6);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn another_type_gives_back_and_gets_what_it_needs() {
-        let mut state = State::default();
+        let mut state = RegistryState::default();
         stage(&mut state, vec![create("a", json!({"type": "NodePort", "ports": [{"port": 1}]}))]);
         let change =
             |expect, spec| Write { services: Some(range()), ..Write::put(place("a"), Expect::At(expect), service("a", spec)) };
@@ -280,7 +280,7 @@ mod tests {
             (place(name), std::sync::Arc::new(stored))
         };
         let limits = crate::state::WindowLimits::default();
-        let mut state = State::restore(2, [twin("a", 1), twin("b", 2)], 2, Vec::new(), limits);
+        let mut state = RegistryState::restore(2, [twin("a", 1), twin("b", 2)], 2, Vec::new(), limits);
         let label = |name: &str, expect| {
             let mut object = service(name, json!({"clusterIP": "127.96.3.1"}));
             object["metadata"]["labels"] = json!({"x": "y"});

@@ -1,7 +1,7 @@
 //! The store's state: one revision for everything, the objects, and the window of recent changes.
 //!
 //! A commit is checked against the state, gets its revision, and becomes visible only when the shell says that it is on
-//! disk: [`State::stage`] computes the next state, [`State::publish`] makes it the present one. Objects are kept as the
+//! disk: [`RegistryState::stage`] computes the next state, [`RegistryState::publish`] makes it the present one. Objects are kept as the
 //! bytes that clients get, so reading never serializes. The map is persistent: a snapshot is a clone of a pointer.
 //!
 //! Invariants: the revision rises by one per change and never falls; every change in the window knows what was there
@@ -377,7 +377,7 @@ impl Snapshot {
 
 /// The present, and the window of changes that led to it.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct RegistryState {
     now: Snapshot,
     window: VecDeque<Arc<Change>>,
     window_bytes: usize,
@@ -396,7 +396,7 @@ pub struct Staged {
     pub answers: Vec<Answer>,
 }
 
-impl State {
+impl RegistryState {
     /// Returns the state that was on disk: objects at `revision`, and the changes after `floor`, oldest first.
     pub fn restore(
         revision: u64,
@@ -404,17 +404,17 @@ impl State {
         floor: u64,
         window: Vec<Arc<Change>>,
         limits: WindowLimits,
-    ) -> State {
+    ) -> RegistryState {
         let window_bytes = window.iter().map(|change| change.size()).sum();
         let objects: OrdMap<Key, Arc<Stored>> = objects.into_iter().collect();
         let mut now = Snapshot { revision, objects, claims: Claims::default(), templates: Templates::default() };
         now.claims = Claims::of(now.range(services::KEYS, None).map(|(key, stored)| (key, stored.object())));
-        State { now, window: window.into(), window_bytes, floor, limits }
+        RegistryState { now, window: window.into(), window_bytes, floor, limits }
     }
 
     /// Goes on with the texts of owners that the objects share.
     #[must_use]
-    pub fn with_templates(mut self, templates: Templates) -> State {
+    pub fn with_templates(mut self, templates: Templates) -> RegistryState {
         self.now.templates = templates;
         self
     }
@@ -503,7 +503,7 @@ impl State {
 }
 
 impl Staged {
-    /// Splits into what [`State::publish`] takes and the answers.
+    /// Splits into what [`RegistryState::publish`] takes and the answers.
     pub fn into_parts(self) -> (Snapshot, Vec<Arc<Change>>, Vec<Answer>) {
         (self.next, self.changes, self.answers)
     }

@@ -138,12 +138,12 @@ pub fn identity(claims: &Value, snapshot: &Snapshot, now: Time) -> Option<Identi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{Expect, State, WindowLimits, Write};
+    use crate::state::{Expect, RegistryState, WindowLimits, Write};
 
     const NOW: Time = Time::from_secs(1_000_000);
 
     fn world(objects: &[(&str, &str, &str)]) -> Snapshot {
-        let state = State::restore(0, Vec::new(), 0, Vec::new(), WindowLimits::default());
+        let state = RegistryState::restore(0, Vec::new(), 0, Vec::new(), WindowLimits::default());
         let put = |(resource, name, uid): &(&str, &str, &str)| {
             let object = json!({"metadata": {"name": name, "namespace": "default", "uid": uid}});
             Write::put(key("", resource, "default", name), Expect::Absent, object)

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::write::reference;
-use api::{Deployment, Key, Note, NoteType, Pod, PodDisruptionBudget, ReplicaSet, Verb, Write};
+use api::{Deployment, Event, EventType, Key, Pod, PodDisruptionBudget, ReplicaSet, Verb, Write};
 use machine::{Groups, Machine, Time, WorkQueue};
 use serde_json::{Value, json};
 
 use crate::budget::{EVICTION_TIMEOUT, budget_status};
 use crate::claim::controller;
-use crate::flights::Flights;
 use crate::index::{LabelIndex, SelectorIndex};
 use crate::lists::Lists;
+use crate::pending_writes::PendingWrites;
 use crate::{BudgetFacts, Effect, Failure, Input, Object, Watched, WriteId};
-use entry::{Entry, Member};
+use entry::{BudgetPod, Entry};
 
 /// Budgets that are written at the same time.
 const BUDGETS_AT_ONCE: usize = 16;
@@ -34,7 +34,7 @@ pub struct Budgets {
     lists: Lists,
     budgets: BTreeMap<Key, Entry>,
     selectors: SelectorIndex,
-    pods: BTreeMap<Key, Member>,
+    pods: BTreeMap<Key, BudgetPod>,
     labels: LabelIndex,
     /// ReplicaSets: their names with uid, size and Deployment.
     sets: BTreeMap<Key, Scale>,
@@ -46,7 +46,7 @@ pub struct Budgets {
     /// Budgets by the uid of a ReplicaSet that controls pods of theirs.
     by_owner: Groups<String, Key>,
     queue: WorkQueue<Key>,
-    flights: Flights<String>,
+    pending_writes: PendingWrites<String>,
 }
 
 /// How many pods a controller wants.
@@ -73,7 +73,7 @@ impl Default for Budgets {
             sets_of: Groups::default(),
             by_owner: Groups::default(),
             queue: WorkQueue::new(BUDGETS_AT_ONCE),
-            flights: Flights::default(),
+            pending_writes: PendingWrites::default(),
         }
     }
 }
@@ -185,7 +185,7 @@ impl Budgets {
     }
 
     fn apply_pod(&mut self, now: Time, pod: &Pod) {
-        let pod = Member::read(pod);
+        let pod = BudgetPod::read(pod);
         self.lists.name(Watched::Pods, &pod.key);
         if self.pods.get(&pod.key).is_some_and(|known| known.same(&pod)) {
             return;
@@ -214,7 +214,7 @@ impl Budgets {
         }
     }
 
-    fn budgets_of(&self, pod: &Member) -> Vec<Key> {
+    fn budgets_of(&self, pod: &BudgetPod) -> Vec<Key> {
         let mut found = self.selectors.candidates(&pod.key.namespace, &pod.labels);
         found.retain(|key| self.budgets.get(key).is_some_and(|entry| entry.selects(&pod.labels)));
         found
@@ -297,13 +297,13 @@ impl Budgets {
             return;
         }
         let write = Write::to::<PodDisruptionBudget>(&key.namespace, &key.name, Verb::Merge(patch(&entry.budget, &status)));
-        let id = self.flights.send(key, entry.budget.metadata.uid.clone());
+        let id = self.pending_writes.send(key, entry.budget.metadata.uid.clone());
         self.queue.start(key);
         effects.push(Effect::Write(id, write.status()));
     }
 
     fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, Failure>) {
-        let Some((key, uid, _)) = self.flights.answered(id) else { return };
+        let Some((key, uid, _)) = self.pending_writes.answered(id) else { return };
         match result {
             Ok(Some(Object::Budget(budget))) if self.budgets.get(&key).is_some_and(|e| e.budget.metadata.uid == uid) => {
                 self.apply_budget(now, Arc::unwrap_or_clone(budget));
@@ -315,7 +315,7 @@ impl Budgets {
                 }
             }
         }
-        self.flights.ended(&key);
+        self.pending_writes.ended(&key);
         self.queue.finish(&key);
         self.queue.schedule(key, now);
     }
@@ -324,16 +324,16 @@ impl Budgets {
 /// Returns what to say of a budget that is looked at for the first time.
 fn remark(budget: &PodDisruptionBudget, facts: &BudgetFacts) -> Option<Effect> {
     let (type_, reason, message) = match &facts.wanted {
-        _ if facts.pods == 0 => (NoteType::Normal, "NoPods", "No matching pods found".to_owned()),
+        _ if facts.pods == 0 => (EventType::Normal, "NoPods", "No matching pods found".to_owned()),
         Err(why) if !matches!(budget.spec.min_available, Some(api::IntOrString::Int(_))) => {
             let message = format!("Failed to calculate the number of expected pods: {why}");
-            (NoteType::Warning, "CalculateExpectedPodCountFailed", message)
+            (EventType::Warning, "CalculateExpectedPodCountFailed", message)
         }
         _ => return None,
     };
     let metadata = &budget.metadata;
     let object = reference::<PodDisruptionBudget>(&metadata.namespace, &metadata.name, &metadata.uid);
-    Some(Effect::Note(Note { object, type_, reason, message }))
+    Some(Effect::Event(Event { object, type_, reason, message }))
 }
 
 /// Returns the whole status, for the very version that it was computed from.

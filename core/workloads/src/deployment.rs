@@ -13,7 +13,7 @@ mod scaling;
 mod status;
 
 use api::workload::{POD_TEMPLATE_HASH, template_labels};
-use api::{Deployment, FeatureGates, Key, Note, NoteType, ReplicaSet, Verb, Write, write::reference};
+use api::{Deployment, Event, EventType, FeatureGates, Key, ReplicaSet, Verb, Write, write::reference};
 use machine::Time;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub struct Step {
     /// The request.
     pub write: Write,
     /// What to say when it was done.
-    pub note: Option<Note>,
+    pub event: Option<Event>,
 }
 
 /// What happened since the status was written last and is not seen in the objects.
@@ -174,7 +174,7 @@ impl<'a> Rollout<'a> {
         for set in &self.deleted {
             let verb = Verb::delete(set.metadata.uid.clone());
             let write = Write::to::<ReplicaSet>(&set.metadata.namespace, &set.metadata.name, verb);
-            plan.sets.push(Step { name: set.metadata.name.clone(), write, note: None });
+            plan.sets.push(Step { name: set.metadata.name.clone(), write, event: None });
         }
         (plan.status, plan.look_again) = self.status(memory);
         plan
@@ -206,8 +206,8 @@ impl<'a> Rollout<'a> {
         if spec.min_ready_seconds != 0 {
             body["spec"]["minReadySeconds"] = spec.min_ready_seconds.into();
         }
-        let note = (replicas > 0).then(|| scaled(deployment, &name, 0, replicas));
-        Step { write: Write::to::<ReplicaSet>(&metadata.namespace, &name, Verb::Create(body.into())), name, note }
+        let event = (replicas > 0).then(|| scaled(deployment, &name, 0, replicas));
+        Step { write: Write::to::<ReplicaSet>(&metadata.namespace, &name, Verb::Create(body.into())), name, event }
     }
 }
 
@@ -222,16 +222,16 @@ fn set_name(deployment: &str, hash: &str) -> String {
 }
 
 /// Returns the event for a ReplicaSet that was scaled.
-fn scaled(deployment: &Deployment, set: &str, from: i64, to: i64) -> Note {
+fn scaled(deployment: &Deployment, set: &str, from: i64, to: i64) -> Event {
     let way = if from < to { "up" } else { "down" };
     let message = format!("Scaled {way} replica set {set} from {from} to {to}");
-    event(deployment, NoteType::Normal, SCALING, message)
+    event(deployment, EventType::Normal, SCALING, message)
 }
 
 /// Returns an event about a Deployment.
-pub(crate) fn event(deployment: &Deployment, type_: NoteType, reason: &'static str, message: String) -> Note {
+pub(crate) fn event(deployment: &Deployment, type_: EventType, reason: &'static str, message: String) -> Event {
     let metadata = &deployment.metadata;
-    Note { object: reference::<Deployment>(&metadata.namespace, &metadata.name, &metadata.uid), type_, reason, message }
+    Event { object: reference::<Deployment>(&metadata.namespace, &metadata.name, &metadata.uid), type_, reason, message }
 }
 
 /// Returns the request that counts one more collision of names.

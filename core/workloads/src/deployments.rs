@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Deployment, FeatureGates, Key, Note, NoteType, ReplicaSet, Selector, Write, WriteError};
+use api::{Deployment, Event, EventType, FeatureGates, Key, ReplicaSet, Selector, Write, WriteError};
 use machine::{Groups, Machine, Time, WorkQueue};
 
 use crate::claim::confirm;
 use crate::deployment::{CREATE_ERROR, Memory, collided, event, plan};
-use crate::flights::{Flights, back_off};
 use crate::hash::same_template;
 use crate::index::{LabelIndex, SelectorIndex};
 use crate::lists::Lists;
+use crate::pending_writes::{PendingWrites, back_off};
 use crate::{Effect, Failure, Input, Object, Watched, WriteId};
 
 /// Deployments that are synced at the same time.
@@ -44,9 +44,9 @@ enum What {
     /// Asks whether a ReplicaSet is still there.
     Check,
     /// Makes a ReplicaSet.
-    Create { name: String, note: Option<Note> },
+    Create { name: String, event: Option<Event> },
     /// Scales or deletes a ReplicaSet.
-    Change { note: Option<Note> },
+    Change { event: Option<Event> },
     /// Counts a collision of names.
     Collided,
     /// Reports.
@@ -86,7 +86,7 @@ pub struct Deployments {
     /// ReplicaSets that nobody controls.
     orphans: LabelIndex,
     queue: WorkQueue<Key>,
-    flights: Flights<Purpose>,
+    pending_writes: PendingWrites<Purpose>,
 }
 
 impl Deployments {
@@ -105,7 +105,7 @@ impl Deployments {
             owned: Groups::default(),
             orphans: LabelIndex::default(),
             queue: WorkQueue::new(DEPLOYMENTS_AT_ONCE),
-            flights: Flights::default(),
+            pending_writes: PendingWrites::default(),
         }
     }
 
@@ -123,7 +123,7 @@ impl Deployments {
                 }
             }
             Input::ListEnded(Watched::ReplicaSets) => {
-                self.flights.listed();
+                self.pending_writes.listed();
                 for key in self.lists.ended(Watched::ReplicaSets, self.sets.keys()) {
                     self.remove_set(now, &key);
                 }
@@ -145,7 +145,7 @@ impl Deployments {
     }
 
     fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, Failure>, effects: &mut Vec<Effect>) {
-        let Some((key, purpose, outdated)) = self.flights.answered(id) else { return };
+        let Some((key, purpose, outdated)) = self.pending_writes.answered(id) else { return };
         match result {
             Ok(object) => {
                 self.succeeded(&key, purpose, effects);
@@ -153,8 +153,8 @@ impl Deployments {
             }
             Err(failure) => self.failed(now, &key, &purpose, failure, effects),
         }
-        if !self.flights.is_busy(&key) {
-            self.flights.ended(&key);
+        if !self.pending_writes.is_busy(&key) {
+            self.pending_writes.ended(&key);
             self.queue.finish(&key);
             self.queue.schedule(key, now);
         }
@@ -166,11 +166,11 @@ impl Deployments {
             entry.failures = 0;
             match what {
                 What::Confirm => entry.confirmed = true,
-                What::Create { name, note } => {
+                What::Create { name, event } => {
                     entry.memory = Memory { created: Some(name), create_error: None };
-                    effects.extend(note.map(Effect::Note));
+                    effects.extend(event.map(Effect::Event));
                 }
-                What::Change { note } => effects.extend(note.map(Effect::Note)),
+                What::Change { event } => effects.extend(event.map(Effect::Event)),
                 What::Collided => entry.collided = false,
                 What::Status => entry.memory = Memory::default(),
                 What::Claim | What::Check => {}
@@ -181,7 +181,7 @@ impl Deployments {
     /// Takes an object that a request was answered with.
     fn apply_answer(&mut self, now: Time, key: &Key, object: Option<Object>, outdated: bool, effects: &mut Vec<Effect>) {
         match object {
-            Some(Object::ReplicaSet(set)) if !self.flights.is_gone(key, &set.metadata.uid) => {
+            Some(Object::ReplicaSet(set)) if !self.pending_writes.is_gone(key, &set.metadata.uid) => {
                 let known = self.sets.contains_key(&Key::of(&set.metadata));
                 if outdated && !known && self.deployments.contains_key(key) {
                     // Made before the list that does not name it, or after: nobody knows but the server.
@@ -228,7 +228,7 @@ impl Deployments {
             }
             What::Create { name, .. } => {
                 let message = format!("Failed to create new replica set \"{name}\": {}", failure.message);
-                effects.push(Effect::Note(event(&entry.deployment, NoteType::Warning, CREATE_ERROR, message.clone())));
+                effects.push(Effect::Event(event(&entry.deployment, EventType::Warning, CREATE_ERROR, message.clone())));
                 entry.memory.create_error = Some(message);
             }
             What::Confirm | What::Claim | What::Change { .. } | What::Collided => {}
@@ -266,8 +266,8 @@ impl Deployments {
         for step in plan.sets {
             let what = match step.write.verb {
                 api::Verb::Create(_) if hopeless => continue,
-                api::Verb::Create(_) => What::Create { name: step.name, note: step.note },
-                _ => What::Change { note: step.note },
+                api::Verb::Create(_) => What::Create { name: step.name, event: step.event },
+                _ => What::Change { event: step.event },
             };
             if waits {
                 continue;
@@ -283,7 +283,7 @@ impl Deployments {
     /// Sends a request of the sync of a Deployment.
     fn send(&mut self, key: &Key, what: What, write: Write, effects: &mut Vec<Effect>) {
         let uid = self.deployments[key].deployment.metadata.uid.clone();
-        let id = self.flights.send(key, Purpose { uid, what });
+        let id = self.pending_writes.send(key, Purpose { uid, what });
         self.queue.start(key);
         effects.push(Effect::Write(id, write));
     }

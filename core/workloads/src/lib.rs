@@ -15,12 +15,12 @@ mod claim;
 pub mod deployment;
 mod deployments;
 mod eviction;
-mod flights;
 mod hash;
 mod index;
 mod lists;
 mod message;
 mod order;
+mod pending_writes;
 mod pod;
 mod replica_sets;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Deployment, Note, Pod, PodDisruptionBudget, ReplicaSet, Write, WriteError};
+use api::{Deployment, Event, Pod, PodDisruptionBudget, ReplicaSet, Write, WriteError};
 
 /// An object of one of the kinds that these controllers watch.
 #[derive(Clone, Debug)]
@@ -67,5 +67,5 @@ pub enum Effect {
     /// Send a request and tell how it ended with [`Input::Answered`]. Those of one step may be sent at the same time.
     Write(WriteId, Write),
     /// Write an event.
-    Note(Note),
+    Event(Event),
 }

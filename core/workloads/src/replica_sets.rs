@@ -13,13 +13,13 @@ mod status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Key, Note, NoteType, Pod, ReplicaSet, Write, write::reference};
+use api::{Event, EventType, Key, Pod, ReplicaSet, Write, write::reference};
 use machine::{Groups, Machine, Time, WorkQueue};
 
 use crate::claim::confirm;
-use crate::flights::Flights;
 use crate::index::{LabelIndex, SelectorIndex};
 use crate::lists::Lists;
+use crate::pending_writes::PendingWrites;
 use crate::pod::PodFacts;
 use crate::{Effect, Failure, Input, Object, Watched, WriteId};
 use entry::Entry;
@@ -66,7 +66,7 @@ pub struct ReplicaSets {
     /// Pods that nobody controls.
     orphans: LabelIndex,
     queue: WorkQueue<Key>,
-    flights: Flights<Purpose>,
+    pending_writes: PendingWrites<Purpose>,
 }
 
 impl Default for ReplicaSets {
@@ -81,7 +81,7 @@ impl Default for ReplicaSets {
             owned: Groups::default(),
             orphans: LabelIndex::default(),
             queue: WorkQueue::new(SETS_AT_ONCE),
-            flights: Flights::default(),
+            pending_writes: PendingWrites::default(),
         }
     }
 }
@@ -99,7 +99,7 @@ impl ReplicaSets {
         match input {
             Input::ListStarted(kind) => self.lists.started(kind),
             Input::ListEnded(Watched::Pods) => {
-                self.flights.listed();
+                self.pending_writes.listed();
                 for key in self.lists.ended(Watched::Pods, self.pods.keys()) {
                     self.remove_pod(now, &key);
                 }
@@ -125,7 +125,7 @@ impl ReplicaSets {
     }
 
     fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, Failure>, effects: &mut Vec<Effect>) {
-        let Some((key, purpose, outdated)) = self.flights.answered(id) else { return };
+        let Some((key, purpose, outdated)) = self.pending_writes.answered(id) else { return };
         match result {
             Ok(object) => {
                 self.succeeded(now, &key, &purpose, object.as_ref(), effects);
@@ -133,8 +133,8 @@ impl ReplicaSets {
             }
             Err(failure) => self.failed(now, &key, &purpose, failure, effects),
         }
-        if !self.flights.is_busy(&key) {
-            self.flights.ended(&key);
+        if !self.pending_writes.is_busy(&key) {
+            self.pending_writes.ended(&key);
             if let Some(entry) = self.sets.get_mut(&key) {
                 entry.end_batch(now);
             }
@@ -146,7 +146,7 @@ impl ReplicaSets {
     /// Takes an object that a request was answered with.
     fn apply_answer(&mut self, now: Time, key: &Key, object: Option<Object>, outdated: bool, effects: &mut Vec<Effect>) {
         match object {
-            Some(Object::Pod(pod)) if !self.flights.is_gone(key, &pod.metadata.uid) => {
+            Some(Object::Pod(pod)) if !self.pending_writes.is_gone(key, &pod.metadata.uid) => {
                 let known = self.pods.contains_key(&Key::of(&pod.metadata));
                 if outdated && !known && self.sets.contains_key(key) {
                     // Made before the list that does not name it, or after: nobody knows but the server.
@@ -181,7 +181,7 @@ impl ReplicaSets {
     /// Sends a request of the sync of a ReplicaSet.
     fn send(&mut self, key: &Key, what: What, write: Write, effects: &mut Vec<Effect>) {
         let uid = self.sets[key].set.metadata.uid.clone();
-        let id = self.flights.send(key, Purpose { uid, what });
+        let id = self.pending_writes.send(key, Purpose { uid, what });
         self.queue.start(key);
         effects.push(Effect::Write(id, write));
     }
@@ -208,8 +208,8 @@ impl Machine for ReplicaSets {
     }
 }
 
-fn note(set: &ReplicaSet, type_: NoteType, reason: &'static str, message: String) -> Effect {
+fn event(set: &ReplicaSet, type_: EventType, reason: &'static str, message: String) -> Effect {
     let metadata = &set.metadata;
     let object = reference::<ReplicaSet>(&metadata.namespace, &metadata.name, &metadata.uid);
-    Effect::Note(Note { object, type_, reason, message })
+    Effect::Event(Event { object, type_, reason, message })
 }

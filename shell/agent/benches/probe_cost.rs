@@ -50,7 +50,7 @@ fn main() {
         let mut costs = [0.0; NAMES.len()];
         let children = children_cpu();
         for _ in 0..TURNS {
-            let turn = [
+            let round = [
                 cpu(ATTEMPTS, || (0..ATTEMPTS).for_each(|_| ask(address))),
                 cpu(ATTEMPTS, || runtime.block_on(attempts(1, || http.run(TIMEOUT)))),
                 cpu(ATTEMPTS, || runtime.block_on(attempts(32, || http.run(TIMEOUT)))),
@@ -58,7 +58,7 @@ fn main() {
                 cpu(ATTEMPTS, || runtime.block_on(attempts(1, || grpc.run(TIMEOUT)))),
                 cpu(COMMANDS, || runtime.block_on(commands())),
             ];
-            costs.iter_mut().zip(turn).for_each(|(cost, turn)| *cost += turn / TURNS as f64);
+            costs.iter_mut().zip(round).for_each(|(cost, round)| *cost += round / TURNS as f64);
         }
         let command = (children_cpu() - children) / (TURNS * COMMANDS) as f64;
         println!("round {round}");
@@ -109,18 +109,18 @@ async fn commands() {
 
 /// Serves gRPC health on a thread of its own and returns its port.
 fn serve_health() -> u16 {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let address = std::net::Ipv4Addr::LOCALHOST.into();
             let config = ServeConfig { address, port: 0, protocol: Protocol::Grpc, ..ServeConfig::default() };
             let server = Server::bind(config).await.unwrap();
-            tell.send(server.local_addr().unwrap().port()).unwrap();
+            sender.send(server.local_addr().unwrap().port()).unwrap();
             server.run(std::future::pending()).await;
         });
     });
-    told.recv().unwrap()
+    receiver.recv().unwrap()
 }
 
 /// The least: what any client must do.

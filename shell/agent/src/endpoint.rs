@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
-use crate::supervisor::Mail;
+use crate::supervisor::Message;
 use answers::answer;
 pub(crate) use tls::server_config;
 use tls::{Caller, caller};
@@ -37,7 +37,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// What answers are made from.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) metrics: Arc<Metrics>,
 }
 

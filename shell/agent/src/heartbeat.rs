@@ -11,7 +11,7 @@ use kube::Client;
 use machine::{Rng, Time};
 use nodes::Beats;
 use nodes::beats::{Config, Effect, Input};
-use runtime::{Answers, Clock, Informers, Seen, Shell, Writer};
+use runtime::{Answers, Clock, Informers, Shell, WatchEvent, Writer};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +42,7 @@ pub(crate) struct Heartbeat {
 }
 
 /// What is known of the Node.
-struct Known {
+struct StoredNode {
     /// The very Node, to which the Lease belongs; empty: not seen yet.
     uid: String,
     /// Since when the node is ready.
@@ -57,7 +57,7 @@ impl Heartbeat {
         let node = self.informers.follow_where::<Node>(own, move |node| node.metadata.name == name);
         let clock = self.clock.clone();
         let mut beats = Beats::new(clock.now(), Config::new(self.first), self.rng.clone());
-        let known = Arc::new(Mutex::new(Known { uid: String::new(), ready_since: self.ready_since }));
+        let known = Arc::new(Mutex::new(StoredNode { uid: String::new(), ready_since: self.ready_since }));
         let heartbeat = Arc::new(self);
         let facts = node.flat_map(|seen| futures::stream::iter(heartbeat.seen(seen, &known).into_iter().flatten()));
         let mut shell = Beating {
@@ -71,19 +71,19 @@ impl Heartbeat {
     }
 
     /// Returns what the Node asks for: an interval, to be put right, or to be posted again because it is gone.
-    fn seen(&self, seen: Seen<Node>, known: &Mutex<Known>) -> [Option<Input>; 2] {
+    fn seen(&self, seen: WatchEvent<Node>, known: &Mutex<StoredNode>) -> [Option<Input>; 2] {
         let mut known = known.lock().expect("no code panics while it holds what is known");
         let node = match seen {
-            Seen::Applied(node) => node.view,
-            Seen::Deleted(_) => {
+            WatchEvent::Applied(node) => node.view,
+            WatchEvent::Deleted(_) => {
                 known.uid.clear();
                 return [Some(Input::ReadyChanged), None];
             }
-            Seen::ListBegins | Seen::Synced => return [None, None],
+            WatchEvent::ListBegins | WatchEvent::Synced => return [None, None],
         };
         known.uid.clone_from(&node.metadata.uid);
-        let interval = match api::config_node::told_interval(&node) {
-            Ok(told) => Some(Input::SetInterval(told.unwrap_or(self.interval))),
+        let interval = match api::config_node::annotated_interval(&node) {
+            Ok(annotated) => Some(Input::SetInterval(annotated.unwrap_or(self.interval))),
             Err(text) => {
                 tracing::warn!(node = self.facts.name, text, "the node asks for an interval that is no duration");
                 None
@@ -133,7 +133,7 @@ impl Heartbeat {
 /// Does what the beats say.
 struct Beating {
     heartbeat: Arc<Heartbeat>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<StoredNode>>,
     stop: CancellationToken,
     attempts: Vec<(u64, AbortHandle)>,
     /// The post that is under way, or was the last.

@@ -89,7 +89,7 @@ struct FieldLabel {
 
 /// What is counted when somebody asks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Census {
+pub(crate) struct AgentCounts {
     pub(crate) workers: BTreeMap<PhaseLabels, i64>,
     /// Workers that use each millisecond field.
     pub(crate) offsets: BTreeMap<&'static str, i64>,
@@ -266,22 +266,22 @@ impl Metrics {
     }
 
     /// Returns the text of `/metrics`, or of `/metrics/probes`.
-    pub(crate) fn text(&self, census: Option<&Census>) -> String {
+    pub(crate) fn text(&self, counts: Option<&AgentCounts>) -> String {
         let mut text = String::new();
-        match census {
+        match counts {
             None => {
                 let _ = encode(&mut text, &self.probes);
             }
-            Some(census) => {
+            Some(counts) => {
                 self.workers.clear();
-                for (labels, count) in &census.workers {
+                for (labels, count) in &counts.workers {
                     self.workers.get_or_create(labels).set(*count);
                 }
                 for field in api::probe_rules::OFFSET_FIELDS {
-                    self.offsets.get_or_create(&FieldLabel { field }).set(census.offsets.get(field).copied().unwrap_or(0));
+                    self.offsets.get_or_create(&FieldLabel { field }).set(counts.offsets.get(field).copied().unwrap_or(0));
                 }
-                self.pods.set(census.pods);
-                self.events_dropped.set(i64::try_from(census.events_dropped).unwrap_or(i64::MAX));
+                self.pods.set(counts.pods);
+                self.events_dropped.set(i64::try_from(counts.events_dropped).unwrap_or(i64::MAX));
                 // Writing to a text cannot fail.
                 let _ = encode(&mut text, &self.all);
             }
@@ -353,8 +353,9 @@ mod tests {
             assert!(probes.lines().any(|found| found == line), "{line}\n{probes}");
         }
         let phase = PhaseLabels { probe_type: "Readiness", handler: "httpGet", phase: "slow" };
-        let census = Census { workers: [(phase, 4)].into(), offsets: [("periodMilliseconds", 1)].into(), ..Census::default() };
-        let all = metrics.text(Some(&census));
+        let counts =
+            AgentCounts { workers: [(phase, 4)].into(), offsets: [("periodMilliseconds", 1)].into(), ..AgentCounts::default() };
+        let all = metrics.text(Some(&counts));
         for line in [
             "lifesign_probe_attempt_seconds_count{probe_type=\"Readiness\",handler=\"httpGet\",outcome=\"success\"} 1",
             "lifesign_probe_start_lag_seconds_count{handler=\"httpGet\"} 1",

@@ -24,7 +24,7 @@ use crate::heartbeat::Heartbeat;
 use crate::machine_facts::MachineFacts;
 use crate::metrics::Metrics;
 use crate::node::{self, NodeFacts};
-use crate::supervisor::{Adopted, Parts, Supervisor, Surround, adopt_all, letter_box};
+use crate::supervisor::{Adopted, AgentContext, Parts, Supervisor, adopt_all, message_channel};
 
 /// The address of the node: pods are processes of this machine.
 const HOST_IP: &str = "127.0.0.1";
@@ -66,14 +66,14 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     }
     let mut rng = Rng::new(random_seed().map_err(unusable)?);
     let metrics = Arc::new(Metrics::new());
-    let (mail, inbox) = letter_box();
+    let (messages, inbox) = message_channel();
     let tasks = TaskTracker::new();
-    let surround = Arc::new(Surround {
+    let context = Arc::new(AgentContext {
         client: config.client.clone(),
         writer: writer.clone(),
         clock: config.clock.clone(),
         node: config.node_name.clone(),
-        mail: mail.clone(),
+        messages: messages.clone(),
         layout,
         shim: config.shim.clone(),
         program: config.program.clone(),
@@ -86,12 +86,12 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     // Logs and metrics are served, and the node is alive, until the last pod has stopped.
     let stopped = CancellationToken::new();
     // However this ends, nothing of it goes on.
-    let _ends = (stopped.clone().drop_guard(), surround.halt.clone().drop_guard());
+    let _ends = (stopped.clone().drop_guard(), context.halt.clone().drop_guard());
     let mut parts_of_agent = Tasks::<AgentError>::default();
-    let endpoint = Endpoint { mail, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone());
+    let endpoint = Endpoint { messages, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone());
     parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
-    let told = stored.as_ref().and_then(|node| api::config_node::told_interval(node).ok().flatten());
-    let beating = heartbeat(&config, writer.clone(), facts, told, ready_since, rng.fork()).run(stopped.clone());
+    let annotated = stored.as_ref().and_then(|node| api::config_node::annotated_interval(node).ok().flatten());
+    let beating = heartbeat(&config, writer.clone(), facts, annotated, ready_since, rng.fork()).run(stopped.clone());
     parts_of_agent.spawn("heartbeat", beating.map(Ok));
     if let Some(tell) = config.on_ready.take() {
         // Whoever asked may have lost interest.
@@ -108,7 +108,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     });
     let parts = Parts {
         informers: config.informers.clone(),
-        surround,
+        context,
         drains,
         inbox,
         pool: Pool::new(claim),
@@ -147,7 +147,7 @@ fn heartbeat(
     config: &AgentConfig,
     writer: Writer,
     facts: NodeFacts,
-    told: Option<Duration>,
+    annotated: Option<Duration>,
     ready_since: Time,
     rng: Rng,
 ) -> Heartbeat {
@@ -160,7 +160,7 @@ fn heartbeat(
         ready_since,
         facts,
         interval: config.heartbeat,
-        first: told.unwrap_or(config.heartbeat),
+        first: annotated.unwrap_or(config.heartbeat),
         rng,
     }
 }

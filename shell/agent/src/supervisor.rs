@@ -4,14 +4,14 @@
 //! time is a task that writes back. Work that pods share is bounded: attempts by their lanes, status writes by their queue.
 
 mod adopt;
-mod answering;
 mod attempts;
 mod containers;
 mod effects;
 mod hooks;
 mod local;
-mod mail;
 mod markers;
+mod messages;
+mod port_owners;
 mod views;
 mod writes;
 
@@ -26,7 +26,7 @@ use machine::{Machine, Rng, Time};
 use pods::{Effect, Input, PodMachine};
 use processes::addresses::Pool;
 use proxy::drain::Drains;
-use runtime::{EventWriter, Informers, Obj, Seen};
+use runtime::{EventWriter, Informers, Obj, WatchEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -35,15 +35,15 @@ use crate::executors::{Knocker, Socket};
 use crate::metrics::Metrics;
 pub(crate) use adopt::{Adopted, adopt_all};
 use attempts::{Attempts, KnockKey};
-pub(crate) use containers::Surround;
-use local::Local;
-pub(crate) use mail::{Ask, Mail};
+pub(crate) use containers::AgentContext;
+use local::LocalPod;
 use markers::{MARKERS, Markers};
+pub(crate) use messages::{Ask, Message};
 use writes::Writes;
 
-/// Letters that wait for the loop: senders wait when it is full, so this only bounds memory.
+/// Messages that wait for the loop: senders wait when it is full, so this only bounds memory.
 const INBOX: usize = 4_096;
-/// Letters that are read before the loop looks at the clock again.
+/// Messages that are read before the loop looks at the clock again.
 const BATCH: usize = 256;
 /// Status writes that are under way at once.
 const WRITES: usize = 32;
@@ -58,8 +58,8 @@ const HOP: &str = "hop";
 /// What the loop is made from.
 pub(crate) struct Parts {
     pub(crate) informers: Informers,
-    pub(crate) surround: Arc<Surround>,
-    pub(crate) inbox: mpsc::Receiver<Mail>,
+    pub(crate) context: Arc<AgentContext>,
+    pub(crate) inbox: mpsc::Receiver<Message>,
     pub(crate) pool: Pool,
     pub(crate) settings: Arc<pods::Settings>,
     pub(crate) adopted: HashMap<String, Adopted>,
@@ -73,21 +73,21 @@ pub(crate) struct Parts {
     pub(crate) rng: Rng,
 }
 
-/// Returns the letter box of a loop.
-pub(crate) fn letter_box() -> (mpsc::Sender<Mail>, mpsc::Receiver<Mail>) {
+/// Returns the message channel of a loop.
+pub(crate) fn message_channel() -> (mpsc::Sender<Message>, mpsc::Receiver<Message>) {
     mpsc::channel(INBOX)
 }
 
 /// The loop.
 pub(crate) struct Supervisor {
-    surround: Arc<Surround>,
+    context: Arc<AgentContext>,
     pool: Pool,
     settings: Arc<pods::Settings>,
     adopted: HashMap<String, Adopted>,
     metrics: Arc<Metrics>,
     events: EventWriter,
     rng: Rng,
-    pods: HashMap<u64, Local>,
+    pods: HashMap<u64, LocalPod>,
     by_uid: HashMap<String, u64>,
     serial: u64,
     /// When each machine wants to be looked at.
@@ -109,14 +109,14 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     /// Runs pods until told to stop, and then until they have stopped.
     pub(crate) async fn run(parts: Parts, stop: CancellationToken) {
-        let (informers, node) = (parts.informers, parts.surround.node.clone());
+        let (informers, node) = (parts.informers, parts.context.node.clone());
         let (mut inbox, mut rng) = (parts.inbox, parts.rng);
         let mut this = Supervisor {
             drains: parts.drains,
             attempts: Attempts::new(parts.network_probes, parts.exec_probes),
-            knocker: Knocker::new(parts.surround.clock.clone(), parts.metrics.knock_counters()),
+            knocker: Knocker::new(parts.context.clock.clone(), parts.metrics.knock_counters()),
             begun: None,
-            surround: parts.surround,
+            context: parts.context,
             pool: parts.pool,
             adopted: parts.adopted,
             metrics: parts.metrics,
@@ -140,19 +140,19 @@ impl Supervisor {
         let mut pods = informers.follow_where::<Pod>(own, move |pod| pod.spec.node_name == here);
         let mut services = informers.follow::<Service>();
         let mut node_pod_probes = informers.follow_where::<NodePodProbe>(named, move |object| object.metadata.name == node);
-        let mut mail = Vec::with_capacity(BATCH);
+        let mut messages = Vec::with_capacity(BATCH);
         let mut give_up_at = None;
-        let clock = this.surround.clock.clone();
+        let clock = this.context.clock.clone();
         loop {
             let deadline = this.timers.first().map(|(at, _)| *at);
             tokio::select! {
                 () = stop.cancelled(), if !this.stopping => this.begin_stop(),
-                _ = inbox.recv_many(&mut mail, BATCH) => {
-                    for letter in mail.drain(..) {
-                        this.take(letter);
+                _ = inbox.recv_many(&mut messages, BATCH) => {
+                    for message in messages.drain(..) {
+                        this.take(message);
                     }
                 }
-                (whose, number, refused, knocked) = this.knocker.next() => this.knocked(whose, number, refused, knocked),
+                (owner, number, refused, knocked) = this.knocker.next() => this.knocked(owner, number, refused, knocked),
                 seen = pods.next() => this.pod_seen(seen),
                 seen = services.next() => this.service_seen(seen),
                 seen = node_pod_probes.next() => this.node_pod_probe_seen(seen),
@@ -162,8 +162,8 @@ impl Supervisor {
             this.run_due();
             this.begin_attempts();
             this.begin_writes();
-            if this.stopping && !this.pods.values().any(Local::is_alive) {
-                if this.pods.values().all(Local::is_settled) {
+            if this.stopping && !this.pods.values().any(LocalPod::is_alive) {
+                if this.pods.values().all(LocalPod::is_settled) {
                     break;
                 }
                 give_up_at = give_up_at.or_else(|| Some(clock.now() + LAST_WRITES));
@@ -171,11 +171,11 @@ impl Supervisor {
         }
         let keys: Vec<u64> = this.pods.keys().copied().collect();
         keys.into_iter().for_each(|key| this.cancel_all(key));
-        this.surround.halt.cancel();
+        this.context.halt.cancel();
     }
 
     fn now(&self) -> Time {
-        self.surround.clock.now()
+        self.context.clock.now()
     }
 
     /// Looks at every machine whose time has come.
@@ -213,16 +213,16 @@ impl Supervisor {
         self.tell_markers(key);
     }
 
-    fn pod_seen(&mut self, seen: Seen<Pod>) {
+    fn pod_seen(&mut self, seen: WatchEvent<Pod>) {
         match seen {
-            Seen::Applied(object) => self.pod_applied(object),
-            Seen::Deleted(object) => {
+            WatchEvent::Applied(object) => self.pod_applied(object),
+            WatchEvent::Deleted(object) => {
                 if let Some(key) = self.by_uid.get(&object.view.metadata.uid) {
                     self.step(*key, Some(Input::Gone));
                 }
             }
-            Seen::ListBegins => {}
-            Seen::Synced => self.remove_orphans(),
+            WatchEvent::ListBegins => {}
+            WatchEvent::Synced => self.remove_orphans(),
         }
     }
 
@@ -251,12 +251,12 @@ impl Supervisor {
     fn begin_pod(&mut self, object: Obj<Pod>) -> Option<u64> {
         let view = (*object.view).clone();
         let uid = view.metadata.uid.clone();
-        let Some(dir) = self.surround.layout.pod(&uid) else {
+        let Some(dir) = self.context.layout.pod(&uid) else {
             tracing::warn!(pod = view.metadata.name, uid, "the uid of a pod cannot be the name of a directory");
             return None;
         };
         // A pod of the same name that is another one has replaced it.
-        let same = |local: &Local| local.name == view.metadata.name && local.namespace == view.metadata.namespace;
+        let same = |local: &LocalPod| local.name == view.metadata.name && local.namespace == view.metadata.namespace;
         let replaced: Vec<u64> = self.pods.iter().filter(|(_, local)| same(local)).map(|(key, _)| *key).collect();
         for key in replaced {
             self.step(key, Some(Input::Gone));
@@ -273,19 +273,19 @@ impl Supervisor {
             "pod taken"
         );
         let machine = PodMachine::new(self.now(), view, adopted.found, Arc::clone(&self.settings), self.rng.fork());
-        let mut local = Local::new(machine, object, dir, address);
-        local.take_over(adopted.running, &self.surround, key);
+        let mut local = LocalPod::new(machine, object, dir, address);
+        local.take_over(adopted.running, &self.context, key);
         self.pods.insert(key, local);
         self.by_uid.insert(uid, key);
         self.step(key, None);
         Some(key)
     }
 
-    fn service_seen(&mut self, seen: Seen<Service>) {
+    fn service_seen(&mut self, seen: WatchEvent<Service>) {
         match seen {
-            Seen::Applied(object) => drop(self.services.insert(object.view.metadata.key(), (*object.view).clone())),
-            Seen::Deleted(object) => drop(self.services.remove(&object.view.metadata.key())),
-            Seen::ListBegins | Seen::Synced => {}
+            WatchEvent::Applied(object) => drop(self.services.insert(object.view.metadata.key(), (*object.view).clone())),
+            WatchEvent::Deleted(object) => drop(self.services.remove(&object.view.metadata.key())),
+            WatchEvent::ListBegins | WatchEvent::Synced => {}
         }
     }
 
@@ -297,11 +297,11 @@ impl Supervisor {
             return;
         }
         pod.status.pod_ips = local.address.iter().map(|address| PodIp { ip: address.to_string() }).collect();
-        let (drains, surround) = (drains.clone(), Arc::clone(&self.surround));
-        self.surround.spawn(async move {
+        let (drains, context) = (drains.clone(), Arc::clone(&self.context));
+        self.context.spawn(async move {
             // The machine does not wait for ever.
             let _ = tokio::time::timeout(DRAIN_LIMIT, drains.drained(&pod)).await;
-            surround.fact(key, Input::Drained).await;
+            context.fact(key, Input::Drained).await;
         });
     }
 

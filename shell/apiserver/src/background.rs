@@ -19,7 +19,7 @@ use api::json;
 use api::status::Status;
 use registry::collect::{Collect, Graph};
 use registry::deletion::{DeleteOptions, Propagation};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::state::{Change, ChangeType, Key, Snapshot, Stored, key, prefix};
 use serde_json::{Value, json};
@@ -252,7 +252,7 @@ async fn collect(server: &Server, key: &Key, action: Collect) -> Result<(), Stat
 
 async fn remove_finalizer(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     namespace: &str,
     name: &str,
     finalizer: &str,
@@ -268,7 +268,7 @@ async fn remove_finalizer(
 /// Changes the metadata of an object, whoever else writes it.
 async fn change_metadata(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     namespace: &str,
     name: &str,
     change: impl Fn(&mut serde_json::Map<String, Value>),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use api::FieldSelector;
 use api::status::{Status, Subject};
 use registry::authz::{self, Ask, Grant};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::state::{Stored, key, prefix};
 
 use crate::reply::Reply;
@@ -26,7 +26,7 @@ use crate::server::{Call, Server};
 
 /// A request for something that is served, by somebody who may ask for it.
 pub(crate) struct Asked {
-    kind: Arc<Kind>,
+    kind: Arc<ServedKind>,
     verb: &'static str,
 }
 
@@ -128,7 +128,11 @@ pub(crate) fn permit(server: &Server, target: &Target, call: &Call, verb: &str, 
 }
 
 /// Returns the matcher of a pair of selectors, or why the field selector cannot be used.
-pub(crate) fn matcher(kind: &Arc<Kind>, labels: api::Selector, fields: FieldSelector) -> Result<crate::hub::Matcher, Status> {
+pub(crate) fn matcher(
+    kind: &Arc<ServedKind>,
+    labels: api::Selector,
+    fields: FieldSelector,
+) -> Result<crate::hub::Matcher, Status> {
     for (label, ..) in &fields.requirements {
         if !kind.supports_field(label) {
             return Err(Status::bad_request(format!("field label not supported: {label}")));
@@ -141,7 +145,7 @@ pub(crate) fn matcher(kind: &Arc<Kind>, labels: api::Selector, fields: FieldSele
     }))
 }
 
-fn field_of<'a>(kind: &Kind, stored: &'a Stored, label: &str) -> Option<&'a str> {
+fn field_of<'a>(kind: &ServedKind, stored: &'a Stored, label: &str) -> Option<&'a str> {
     match label {
         "metadata.name" => Some(&stored.index.name),
         "metadata.namespace" => Some(&stored.index.namespace),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use api::status::Status;
-use registry::state::{Answer, Change, Refused, Snapshot, State, Stored, WindowLimits, Write};
+use registry::state::{Answer, Change, Refused, RegistryState, Snapshot, Stored, WindowLimits, Write};
 use runtime::Clock;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -58,7 +58,7 @@ struct Full {
 }
 
 struct Shared {
-    state: State,
+    state: RegistryState,
     /// By what their keys begin with: `/<group>/<resource>/`, or `/` for everything.
     watchers: BTreeMap<String, Vec<Watcher>>,
 }
@@ -137,7 +137,7 @@ impl Hub {
         Ok(Hub::new(state, Submit::Inline(Mutex::new(store)), fallback, clock, metrics))
     }
 
-    fn new(state: State, submit: Submit, fallback: Option<Fallback>, clock: Clock, metrics: Arc<Metrics>) -> Hub {
+    fn new(state: RegistryState, submit: Submit, fallback: Option<Fallback>, clock: Clock, metrics: Arc<Metrics>) -> Hub {
         let revision = watch::Sender::new(state.revision());
         let shared = Mutex::new(Shared { state, watchers: BTreeMap::new() });
         Hub(Arc::new(Inner {

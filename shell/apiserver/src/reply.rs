@@ -6,7 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_A
 use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::state::Stored;
 use serde_json::Value;
 
@@ -117,7 +117,7 @@ pub(crate) fn header(mut reply: Reply, name: HeaderName, value: &str) -> Reply {
 }
 
 /// Returns `{"apiVersion":"..","kind":"..",`: what stored objects lack in front.
-pub(crate) fn type_prefix(kind: &Kind) -> String {
+pub(crate) fn type_prefix(kind: &ServedKind) -> String {
     format!("{{\"apiVersion\":{:?},\"kind\":{:?},", kind.resource.api_version(), kind.resource.kind)
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn push_object(out: &mut BytesMut, prefix: &str, stored: &Stored) {
 }
 
 /// Returns an object with `apiVersion` and `kind` of its kind.
-pub(crate) fn typed(kind: &Kind, mut object: Value) -> Value {
+pub(crate) fn typed(kind: &ServedKind, mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.insert("apiVersion".into(), kind.resource.api_version().into());
         members.insert("kind".into(), kind.resource.kind.clone().into());

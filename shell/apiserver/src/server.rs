@@ -342,7 +342,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let server = self.server.clone();
         request.extensions_mut().insert(OwnProcess);
-        // A wish for another identity (an Authorization header) is judged like any other.
+        // A request for another identity (an Authorization header) is judged like any other.
         if !request.headers().contains_key(http::header::AUTHORIZATION) {
             request.extensions_mut().insert(PeerIdentity(self.identity.clone()));
         }

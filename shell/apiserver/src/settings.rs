@@ -13,7 +13,7 @@ pub struct Settings {
     pub service_cidr: (Ipv4Addr, u8),
     /// Whether endpoint addresses may be loopback ones.
     pub allow_loopback_endpoints: bool,
-    /// How long new pods bear a node that is not ready or unreachable; shared, so that a controller can change it.
+    /// How long new pods tolerate a node that is not ready or unreachable; shared, so that a controller can change it.
     pub tolerations: Arc<Tolerations>,
     /// Metrics of the other parts of the process, told at `/metrics` as well.
     pub further_metrics: Option<Arc<Registry>>,
@@ -26,7 +26,7 @@ impl Settings {
     }
 }
 
-/// How long new pods bear a node that is not ready, or unreachable.
+/// How long new pods tolerate a node that is not ready, or unreachable.
 pub struct Tolerations {
     not_ready: AtomicI64,
     unreachable: AtomicI64,

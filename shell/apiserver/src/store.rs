@@ -10,7 +10,7 @@ mod rows;
 use std::sync::Arc;
 
 use machine::Time;
-use registry::state::{Change, ChangeType, Key, State, Stored, WindowLimits};
+use registry::state::{Change, ChangeType, Key, RegistryState, Stored, WindowLimits};
 
 pub use file::FileStore;
 pub use memory::MemoryStore;
@@ -70,7 +70,7 @@ pub struct Fallback {
 /// A place for committed changes. `commit` returns only when everything is safe from a crash.
 pub trait Store: Send + 'static {
     /// Reads everything back.
-    fn load(&mut self, limits: WindowLimits) -> Result<State, StoreError>;
+    fn load(&mut self, limits: WindowLimits) -> Result<RegistryState, StoreError>;
     /// Writes a batch of changes, all or none, and forgets history up to `floor`, a bounded amount at a time. After
     /// [`StoreError::Full`] it can be called again; without changes it only finds out whether there is room.
     fn commit(&mut self, changes: &[Arc<Change>], floor: u64, room: Room) -> Result<(), StoreError>;

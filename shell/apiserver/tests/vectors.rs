@@ -165,7 +165,7 @@ impl script::Server for InProcess {
             }
             let built = built.body(Full::new(request.body)).map_err(|error| error.to_string())?;
             let answer = match request.auth {
-                // A service always speaks for somebody; nobody goes in by the door that sockets use.
+                // A service always speaks for somebody; nobody comes through the listener.
                 Auth::Nobody => server.handle(built).await,
                 _ => match server.service(Identity::internal("runner")).call(built).await {
                     Ok(answer) => answer,

@@ -15,7 +15,7 @@ use http::Method;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, Informers, Obj, Scope, Seen, watch};
+use runtime::{Clock, Informers, Obj, Scope, WatchEvent, watch};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -126,7 +126,7 @@ impl Bench {
         let mut seen = watch::<Pod>(&self.client, Scope::default());
         let mut done = BTreeSet::new();
         while done.len() < NODES * PODS_PER_NODE {
-            if let Seen::Applied(pod) = seen.next().await
+            if let WatchEvent::Applied(pod) = seen.next().await
                 && marked(&pod)
             {
                 done.insert(pod.metadata.name.clone());
@@ -226,10 +226,10 @@ where
     let (mut known, mut synced) = (BTreeMap::new(), false);
     loop {
         match seen.next().await {
-            Seen::ListBegins => {}
-            Seen::Applied(object) => drop(known.insert(object.view.metadata().name.clone(), object)),
-            Seen::Deleted(object) => drop(known.remove(&object.view.metadata().name)),
-            Seen::Synced => synced = true,
+            WatchEvent::ListBegins => {}
+            WatchEvent::Applied(object) => drop(known.insert(object.view.metadata().name.clone(), object)),
+            WatchEvent::Deleted(object) => drop(known.remove(&object.view.metadata().name)),
+            WatchEvent::Synced => synced = true,
         }
         if synced && good(&known) {
             return;

@@ -2,8 +2,8 @@
 //!
 //! Every write is answered, also when its connection broke; the core decides what that means. Nothing is decided here.
 
+mod competitor;
 mod metrics;
-mod rival;
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,14 +12,14 @@ use endpoints::controller::{Answer, Controller, Effect, Input, Resource};
 use futures::stream::{BoxStream, SelectAll};
 use futures::{Stream, StreamExt};
 use machine::Time;
-use runtime::{Answers, Informers, Seen, Shell};
+use runtime::{Answers, Informers, Shell, WatchEvent};
 use serde::Deserialize;
 
 use crate::context::Context;
 
+use competitor::ForeignWrite;
+pub use competitor::competitor;
 pub use metrics::Metrics;
-use rival::Foreign;
-pub use rival::rival;
 
 /// Runs the controller until told to stop.
 ///
@@ -27,11 +27,11 @@ pub use rival::rival;
 /// undo each other's work for ever.
 pub async fn run(context: Context, config: endpoints::Config, metrics: Metrics) {
     let (clock, stop) = (context.clock.clone(), context.stop.clone());
-    let rival = Arc::new(OnceLock::new());
-    let facts = facts(&context.informers, Arc::clone(&rival), clock.now());
-    let mut shell = SlicesShell { context, metrics, rival };
+    let competitor = Arc::new(OnceLock::new());
+    let facts = facts(&context.informers, Arc::clone(&competitor), clock.now());
+    let mut shell = SlicesShell { context, metrics, competitor };
     runtime::drive(&mut Controller::new(config), &clock, &stop, facts, &mut shell).await;
-    if let Some(Foreign { manager, slice }) = shell.rival.get() {
+    if let Some(ForeignWrite { manager, slice }) = shell.competitor.get() {
         tracing::error!(
             manager,
             slice,
@@ -44,7 +44,7 @@ pub async fn run(context: Context, config: endpoints::Config, metrics: Metrics) 
 struct SlicesShell {
     context: Context,
     metrics: Metrics,
-    rival: Arc<OnceLock<Foreign>>,
+    competitor: Arc<OnceLock<ForeignWrite>>,
 }
 
 impl Shell<Controller> for SlicesShell {
@@ -57,13 +57,13 @@ impl Shell<Controller> for SlicesShell {
                     Input::Answered { id: write.id, answer }
                 });
             }
-            Effect::Note(note) => self.context.events.say(note),
+            Effect::Event(event) => self.context.events.record(event),
             Effect::Metric(metric) => self.metrics.add(&metric),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.rival.get().is_some()
+        self.competitor.get().is_some()
     }
 
     fn stepped(&mut self, controller: &Controller) {
@@ -92,7 +92,7 @@ fn answer(performed: Result<runtime::Answer, WriteFailure>, write: &Write) -> An
 }
 
 /// Returns everything that is watched.
-fn facts(informers: &Informers, rival: Arc<OnceLock<Foreign>>, since: Time) -> SelectAll<BoxStream<'static, Input>> {
+fn facts(informers: &Informers, competitor: Arc<OnceLock<ForeignWrite>>, since: Time) -> SelectAll<BoxStream<'static, Input>> {
     let pods = inputs(informers.follow::<Pod>(), Resource::Pods, Input::Pod, |gone| {
         let metadata = &gone.metadata;
         Input::PodDeleted { namespace: metadata.namespace.clone(), name: metadata.name.clone() }
@@ -105,11 +105,11 @@ fn facts(informers: &Informers, rival: Arc<OnceLock<Foreign>>, since: Time) -> S
         name: gone.metadata.name.clone(),
     });
     let slices = informers.follow::<EndpointSlice>().inspect(move |seen| {
-        if let Seen::Applied(slice) = seen
-            && let Some(foreign) = slice.text.as_ref().and_then(|text| rival::foreign(text, since))
+        if let WatchEvent::Applied(slice) = seen
+            && let Some(foreign) = slice.text.as_ref().and_then(|text| competitor::foreign(text, since))
         {
             // The first one is told.
-            let _ = rival.set(foreign);
+            let _ = competitor.set(foreign);
         }
     });
     let slices = inputs(slices, Resource::Slices, Input::Slice, Input::SliceDeleted);
@@ -117,16 +117,16 @@ fn facts(informers: &Informers, rival: Arc<OnceLock<Foreign>>, since: Time) -> S
 }
 
 fn inputs<T: Send + Sync + 'static>(
-    events: impl Stream<Item = Seen<T>> + Send + 'static,
+    events: impl Stream<Item = WatchEvent<T>> + Send + 'static,
     resource: Resource,
     applied: fn(Arc<T>) -> Input,
     deleted: fn(Arc<T>) -> Input,
 ) -> BoxStream<'static, Input> {
-    let input = move |seen: Seen<T>| match seen {
-        Seen::ListBegins => Input::ListStarted(resource),
-        Seen::Synced => Input::ListEnded(resource),
-        Seen::Applied(object) => applied(object.view),
-        Seen::Deleted(object) => deleted(object.view),
+    let input = move |seen: WatchEvent<T>| match seen {
+        WatchEvent::ListBegins => Input::ListStarted(resource),
+        WatchEvent::Synced => Input::ListEnded(resource),
+        WatchEvent::Applied(object) => applied(object.view),
+        WatchEvent::Deleted(object) => deleted(object.view),
     };
     events.map(input).boxed()
 }

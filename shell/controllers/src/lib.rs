@@ -115,7 +115,7 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         metrics,
         on_ready,
     } = config;
-    let mut team = Team {
+    let mut controllers = ControllerSet {
         client,
         informers,
         metrics: metrics.api,
@@ -126,34 +126,35 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         synced: Vec::new(),
     };
     if let Some(config) = endpointslices {
-        team.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
+        controllers.start("endpoint-slice-controller", |context| endpointslices::run(context, config, metrics.endpointslices));
     }
     if scheduler {
-        team.start("default-scheduler", scheduler::run);
+        controllers.start("default-scheduler", scheduler::run);
     }
     if let Some(config) = node_lifecycle {
         let (sender, grace) = watch::channel(config.grace);
         let options = profile.as_ref().map(|profile| profile.options);
         let per_node = options.filter(|options| options.per_node).map(|options| options.default_grace);
-        team.start("node-controller", |context| node_lifecycle::run(context, config, per_node, sender, metrics.node_lifecycle));
+        controllers
+            .start("node-controller", |context| node_lifecycle::run(context, config, per_node, sender, metrics.node_lifecycle));
         if let Some(config) = profile {
-            team.start("latency-profile-controller", |context| profile::run(context, config, grace, metrics.profile));
+            controllers.start("latency-profile-controller", |context| profile::run(context, config, grace, metrics.profile));
         }
     }
     if markers {
-        team.start("pod-probe-marker-controller", |context| markers::run(context, metrics.markers));
+        controllers.start("pod-probe-marker-controller", |context| markers::run(context, metrics.markers));
     }
     if let Some(gates) = workloads {
-        team.start("replicaset-controller", workloads::replica_sets);
-        team.start("deployment-controller", |context| workloads::deployments(context, gates));
-        team.start("controllermanager", workloads::budgets);
+        controllers.start("replicaset-controller", workloads::replica_sets);
+        controllers.start("deployment-controller", |context| workloads::deployments(context, gates));
+        controllers.start("controllermanager", workloads::budgets);
     }
-    // A further controller is one more `team.start` here.
-    team.wait(on_ready).await
+    // A further controller is one more `controllers.start` here.
+    controllers.wait(on_ready).await
 }
 
 /// The controllers that run.
-struct Team {
+struct ControllerSet {
     client: Client,
     informers: Informers,
     metrics: runtime::Metrics,
@@ -164,7 +165,7 @@ struct Team {
     synced: Vec<oneshot::Receiver<()>>,
 }
 
-impl Team {
+impl ControllerSet {
     /// Starts a controller; `component` is who its events come from.
     fn start<F: Future<Output = ()> + Send + 'static>(&mut self, component: &'static str, run: impl FnOnce(Context) -> F) {
         let (sender, synced) = oneshot::channel();

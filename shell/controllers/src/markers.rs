@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use markers::Key;
 use markers::controller::{Controller, Effect, Input, Object, Target, Watched};
-use runtime::{Answer, Answers, Informers, Seen, Shell};
+use runtime::{Answer, Answers, Informers, Shell, WatchEvent};
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
@@ -41,10 +41,10 @@ fn facts<T: api::Kind + DeserializeOwned + Send + Sync + 'static>(
 ) -> BoxStream<'static, Input> {
     let input = move |seen| {
         std::future::ready(match seen {
-            Seen::ListBegins => None,
-            Seen::Applied(object) => Some(Input::Applied(wrap(object.view))),
-            Seen::Deleted(object) => Some(Input::Deleted(wrap(object.view))),
-            Seen::Synced => Some(Input::Synced(watched)),
+            WatchEvent::ListBegins => None,
+            WatchEvent::Applied(object) => Some(Input::Applied(wrap(object.view))),
+            WatchEvent::Deleted(object) => Some(Input::Deleted(wrap(object.view))),
+            WatchEvent::Synced => Some(Input::Synced(watched)),
         })
     };
     informers.follow::<T>().filter_map(input).boxed()
@@ -69,7 +69,7 @@ impl Shell<Controller> for MarkersShell {
 
     fn perform(&mut self, machine: &Controller, effect: Effect, answers: &mut Answers<Input>) {
         match effect {
-            Effect::Note(note) => self.context.events.say(note),
+            Effect::Event(event) => self.context.events.record(event),
             Effect::Write { target, write, since } => {
                 // What a marker selects goes into its status, so this is when the number may be another.
                 if let Target::Marker(key) = &target {

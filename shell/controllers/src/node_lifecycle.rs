@@ -14,7 +14,7 @@ use futures::StreamExt;
 use machine::Time;
 use nodes::lifecycle::{Effect, Input, Lifecycle, Report};
 use nodes::monitor;
-use runtime::{Answers, Events, Scope, Seen, Shell};
+use runtime::{Answers, Events, Scope, Shell, WatchEvent};
 use tokio::sync::watch;
 
 use crate::context::Context;
@@ -43,19 +43,19 @@ pub async fn run(
     let synced = [nodes_seen.clone(), leases_seen.clone(), pods_seen.clone()];
     let own_grace = move |node: &Node| per_node.and_then(|default_grace| profiles::rollout::own::grace(node, default_grace));
     let facts = futures::stream::select_all([
-        cluster_object(&context).filter_map(|seen| std::future::ready(told_grace(seen).map(Input::SetGrace))).boxed(),
+        cluster_object(&context).filter_map(|seen| std::future::ready(annotated_grace(seen).map(Input::SetGrace))).boxed(),
         context
             .informers
             .follow_in::<Lease>(Scope::namespace(LEASES))
             .filter_map(move |seen| {
-                told(seen, &leases_seen, Input::Lease, |lease| Input::LeaseDeleted(lease.metadata.name.as_str().into()))
+                input_of(seen, &leases_seen, Input::Lease, |lease| Input::LeaseDeleted(lease.metadata.name.as_str().into()))
             })
             .boxed(),
         context
             .informers
             .follow::<Node>()
             .filter_map(move |seen| {
-                told(
+                input_of(
                     seen,
                     &nodes_seen,
                     |node| Input::Node { grace: own_grace(&node), node },
@@ -66,7 +66,7 @@ pub async fn run(
         context
             .informers
             .follow::<Pod>()
-            .filter_map(move |seen| told(seen, &pods_seen, Input::Pod, |pod| Input::PodDeleted(pod.metadata.key().into())))
+            .filter_map(move |seen| input_of(seen, &pods_seen, Input::Pod, |pod| Input::PodDeleted(pod.metadata.key().into())))
             .boxed(),
     ]);
     let (clock, stop) = (context.clock.clone(), context.stop.clone());
@@ -80,26 +80,26 @@ pub async fn run(
 struct Synced(Arc<std::sync::atomic::AtomicBool>);
 
 /// Returns what the controller is told of something seen.
-fn told<T>(
-    seen: Seen<T>,
+fn input_of<T>(
+    seen: WatchEvent<T>,
     synced: &Synced,
     applied: impl Fn(Arc<T>) -> Input,
     deleted: impl Fn(&T) -> Input,
 ) -> std::future::Ready<Option<Input>> {
     std::future::ready(match seen {
-        Seen::ListBegins => None,
-        Seen::Synced => {
+        WatchEvent::ListBegins => None,
+        WatchEvent::Synced => {
             synced.0.store(true, std::sync::atomic::Ordering::Relaxed);
             None
         }
-        Seen::Applied(object) => Some(applied(object.view)),
-        Seen::Deleted(object) => Some(deleted(&object.view)),
+        WatchEvent::Applied(object) => Some(applied(object.view)),
+        WatchEvent::Deleted(object) => Some(deleted(&object.view)),
     })
 }
 
 /// Returns the grace that the latency profile asks for. One that is gone says nothing: the planner goes on from what is used.
-fn told_grace(seen: Seen<ConfigNode>) -> Option<Duration> {
-    let Seen::Applied(cluster) = seen else { return None };
+fn annotated_grace(seen: WatchEvent<ConfigNode>) -> Option<Duration> {
+    let WatchEvent::Applied(cluster) = seen else { return None };
     let text = cluster.metadata.annotations.get(config_node::ANNOTATION_GRACE_PERIOD)?;
     api::duration::parse(text).ok().filter(|grace| !grace.is_zero())
 }
@@ -150,7 +150,7 @@ impl Shell<Lifecycle> for LifecycleShell {
                     Input::Answered { id: write.id, result }
                 });
             }
-            Effect::Note(note) => self.context.events.say(note),
+            Effect::Event(event) => self.context.events.record(event),
             Effect::Report(report) => self.report(report),
         }
     }
@@ -172,8 +172,8 @@ impl Shell<Lifecycle> for LifecycleShell {
             Step::Tick | Step::Fact => self.metrics.state(monitor),
         }
         let used = monitor.config().grace;
-        self.grace.send_if_modified(|told| {
-            let changed = std::mem::replace(told, used) != used;
+        self.grace.send_if_modified(|input_of| {
+            let changed = std::mem::replace(input_of, used) != used;
             if changed {
                 tracing::info!(grace = %api::duration::format(used), "how long a node may be silent");
             }

@@ -1,4 +1,4 @@
-//! The latency profile controller: nodes, Leases and the wish in; carriers, conditions and events out.
+//! The latency profile controller: nodes, Leases and the desired profile in; carriers, conditions and events out.
 //!
 //! What is safe next is decided by `profiles::Rollout`. This shows it the world and makes its writes come true, one after the
 //! other, before it looks again.
@@ -14,7 +14,7 @@ use api::{Lease, Node, Pod, Write, WriteError};
 use machine::Time;
 use profiles::Profile;
 use profiles::rollout::{Options, PodDefaults, Rollout, World};
-use runtime::{Scope, Seen};
+use runtime::{Scope, WatchEvent};
 use tokio::sync::watch;
 
 use crate::context::Context;
@@ -45,7 +45,7 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
     let mut leases = context.informers.follow_in::<Lease>(Scope::namespace(LEASES));
     let mut pods = context.informers.follow::<Pod>();
     let mut rollout = Rollout::new(config.options);
-    let mut known = Known::default();
+    let mut known = PlaneState::default();
     let mut synced = [false; 4];
     let (mut news, mut again_at) = (true, None);
     loop {
@@ -73,20 +73,20 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
 
 /// What is known of the plane.
 #[derive(Default)]
-struct Known {
+struct PlaneState {
     cluster: Option<Arc<ConfigNode>>,
     nodes: BTreeMap<String, Node>,
     leases: BTreeMap<String, Duration>,
     pods: BTreeMap<String, PodDefaults>,
 }
 
-impl Known {
-    fn see_cluster(&mut self, seen: Seen<ConfigNode>, synced: &mut bool) -> bool {
+impl PlaneState {
+    fn see_cluster(&mut self, seen: WatchEvent<ConfigNode>, synced: &mut bool) -> bool {
         match seen {
-            Seen::ListBegins => return false,
-            Seen::Synced => *synced = true,
-            Seen::Applied(object) => return self.take_cluster(object.view),
-            Seen::Deleted(_) => self.cluster = None,
+            WatchEvent::ListBegins => return false,
+            WatchEvent::Synced => *synced = true,
+            WatchEvent::Applied(object) => return self.take_cluster(object.view),
+            WatchEvent::Deleted(_) => self.cluster = None,
         }
         true
     }
@@ -109,12 +109,12 @@ impl Known {
         news
     }
 
-    fn see_node(&mut self, seen: Seen<Node>, synced: &mut bool) -> bool {
+    fn see_node(&mut self, seen: WatchEvent<Node>, synced: &mut bool) -> bool {
         match seen {
-            Seen::ListBegins => return false,
-            Seen::Synced => *synced = true,
-            Seen::Applied(object) => return self.take_node(&object.view),
-            Seen::Deleted(object) => drop(self.nodes.remove(&object.view.metadata.name)),
+            WatchEvent::ListBegins => return false,
+            WatchEvent::Synced => *synced = true,
+            WatchEvent::Applied(object) => return self.take_node(&object.view),
+            WatchEvent::Deleted(object) => drop(self.nodes.remove(&object.view.metadata.name)),
         }
         true
     }
@@ -135,32 +135,32 @@ impl Known {
     }
 
     /// Takes a Lease; returns whether the node has changed how often it renews it.
-    fn see_lease(&mut self, seen: Seen<Lease>, synced: &mut bool) -> bool {
+    fn see_lease(&mut self, seen: WatchEvent<Lease>, synced: &mut bool) -> bool {
         match seen {
-            Seen::ListBegins => return false,
-            Seen::Synced => *synced = true,
-            Seen::Applied(object) => {
+            WatchEvent::ListBegins => return false,
+            WatchEvent::Synced => *synced = true,
+            WatchEvent::Applied(object) => {
                 let Some(duration) = object.spec.duration() else { return false };
                 return self.leases.insert(object.metadata.name.clone(), duration) != Some(duration);
             }
-            Seen::Deleted(object) => drop(self.leases.remove(&object.view.metadata.name)),
+            WatchEvent::Deleted(object) => drop(self.leases.remove(&object.view.metadata.name)),
         }
         true
     }
 
     /// Takes a pod. Pods are only counted, with the next look: nothing hurries because of them.
-    fn see_pod(&mut self, seen: Seen<Pod>, synced: &mut bool) -> bool {
+    fn see_pod(&mut self, seen: WatchEvent<Pod>, synced: &mut bool) -> bool {
         match seen {
-            Seen::ListBegins => {}
-            Seen::Synced => {
+            WatchEvent::ListBegins => {}
+            WatchEvent::Synced => {
                 *synced = true;
                 return true;
             }
-            Seen::Applied(object) => match PodDefaults::read(&object.view) {
+            WatchEvent::Applied(object) => match PodDefaults::read(&object.view) {
                 Some(defaults) => drop(self.pods.insert(object.view.metadata.key(), defaults)),
                 None => drop(self.pods.remove(&object.view.metadata.key())),
             },
-            Seen::Deleted(object) => drop(self.pods.remove(&object.view.metadata.key())),
+            WatchEvent::Deleted(object) => drop(self.pods.remove(&object.view.metadata.key())),
         }
         false
     }
@@ -181,17 +181,17 @@ impl Known {
             grace,
             tolerations,
         };
-        let turn = rollout.look(context.clock.now(), &world);
-        metrics.take(&turn);
-        if let Some(reason) = turn.rolled_back {
+        let update = rollout.look(context.clock.now(), &world);
+        metrics.take(&update);
+        if let Some(reason) = update.rolled_back {
             tracing::warn!(reason, "latency profile given up; going back to Default");
         }
-        for step in &turn.applied {
+        for step in &update.applied {
             tracing::info!(%step, "step of a latency profile applied");
         }
-        turn.notes.into_iter().for_each(|note| context.events.say(note));
-        let mut again_at = turn.again_at;
-        for write in &turn.writes {
+        update.events.into_iter().for_each(|event| context.events.record(event));
+        let mut again_at = update.again_at;
+        for write in &update.writes {
             if let Err(error) = self.write(context, write).await {
                 tracing::debug!(kind = write.kind, name = write.name, %error, "a step of a latency profile could not be written");
                 again_at = Some(context.clock.now() + PAUSE);

@@ -3,7 +3,7 @@
 use api::{Node, Pod};
 use futures::StreamExt;
 use pods::scheduler::{Effect, Input, Scheduler};
-use runtime::{Answers, Seen, Shell};
+use runtime::{Answers, Shell, WatchEvent};
 
 use crate::context::Context;
 
@@ -13,18 +13,18 @@ pub use pods::scheduler::{FAILED_SCHEDULING, SCHEDULED, SCHEDULER_NAME};
 pub async fn run(context: Context) {
     let nodes = context.informers.follow::<Node>().filter_map(|seen| {
         std::future::ready(match seen {
-            Seen::ListBegins => None,
-            Seen::Synced => Some(Input::NodesSynced),
-            Seen::Applied(node) => Some(Input::Node(node.view)),
-            Seen::Deleted(node) => Some(Input::NodeDeleted(node.metadata.name.clone())),
+            WatchEvent::ListBegins => None,
+            WatchEvent::Synced => Some(Input::NodesSynced),
+            WatchEvent::Applied(node) => Some(Input::Node(node.view)),
+            WatchEvent::Deleted(node) => Some(Input::NodeDeleted(node.metadata.name.clone())),
         })
     });
     let pods = context.informers.follow::<Pod>().filter_map(|seen| {
         std::future::ready(match seen {
-            Seen::ListBegins => None,
-            Seen::Synced => Some(Input::PodsSynced),
-            Seen::Applied(pod) => Some(Input::Pod(pod.view)),
-            Seen::Deleted(pod) => {
+            WatchEvent::ListBegins => None,
+            WatchEvent::Synced => Some(Input::PodsSynced),
+            WatchEvent::Applied(pod) => Some(Input::Pod(pod.view)),
+            WatchEvent::Deleted(pod) => {
                 Some(Input::PodDeleted { namespace: pod.metadata.namespace.clone(), name: pod.metadata.name.clone() })
             }
         })
@@ -46,7 +46,7 @@ impl Shell<Scheduler> for SchedulerShell {
                     Input::Answered { id: write.id, result }
                 });
             }
-            Effect::Note(note) => self.0.events.say(note),
+            Effect::Event(event) => self.0.events.record(event),
         }
     }
 

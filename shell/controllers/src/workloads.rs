@@ -9,7 +9,7 @@ use api::{FeatureGates, Kind, Verb, Write, WriteError, WriteFailure};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use machine::Machine;
-use runtime::{Answer, Answers, Informers, Seen, Shell};
+use runtime::{Answer, Answers, Informers, Shell, WatchEvent};
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
@@ -53,7 +53,7 @@ impl<M: Machine<Input = Input, Effect = Effect>> Shell<M> for WorkloadsShell<M> 
                 let writer = self.context.writer.clone();
                 answers.spawn(async move { Input::Answered(id, answer(writer.perform(&write).await, &write)) });
             }
-            Effect::Note(note) => self.context.events.say(note),
+            Effect::Event(event) => self.context.events.record(event),
         }
     }
 
@@ -79,11 +79,11 @@ fn follow<T: Kind + DeserializeOwned + Send + Sync + 'static>(
     kind: Watched,
     wrap: fn(Arc<T>) -> Object,
 ) -> BoxStream<'static, Input> {
-    let input = move |seen: Seen<T>| match seen {
-        Seen::ListBegins => Input::ListStarted(kind),
-        Seen::Synced => Input::ListEnded(kind),
-        Seen::Applied(object) => Input::Applied(wrap(object.view)),
-        Seen::Deleted(object) => Input::Deleted(wrap(object.view)),
+    let input = move |seen: WatchEvent<T>| match seen {
+        WatchEvent::ListBegins => Input::ListStarted(kind),
+        WatchEvent::Synced => Input::ListEnded(kind),
+        WatchEvent::Applied(object) => Input::Applied(wrap(object.view)),
+        WatchEvent::Deleted(object) => Input::Deleted(wrap(object.view)),
     };
     informers.follow::<T>().map(input).boxed()
 }

@@ -194,7 +194,7 @@ fn bind_within(name: &str, patience: Duration) -> io::Result<UnixDatagram> {
 
 fn bind(name: &str) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(format!("{PREFIX}{name}"))?)?;
-    // It is a name, not a letter box.
+    // It is a name, nothing is sent to it.
     socket.shutdown(std::net::Shutdown::Both)?;
     Ok(socket)
 }

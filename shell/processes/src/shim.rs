@@ -40,7 +40,7 @@ pub fn run(spec_path: &Path) -> ExitCode {
 
 fn shim(dir: &StateDir) -> io::Result<()> {
     let spec = dir.spec()?;
-    // Refused only to a group leader: then somebody tries it by hand, and their terminal's signals are their wish.
+    // Refused only to a group leader: then somebody tries it by hand, and their terminal's signals are theirs.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let _claim = spec.claim.as_deref().map(|range| crate::addresses::hold(range, &spec.id)).transpose()?;

@@ -13,7 +13,7 @@ use api::json::{get, int, items, text};
 use serde_json::Value;
 
 use files::Files;
-use pods::environment::{ConfigError, References, Surroundings};
+use pods::environment::{ConfigError, PodContext, References};
 
 /// Why the volumes of a pod are not there.
 #[derive(Debug, thiserror::Error)]
@@ -35,16 +35,11 @@ pub enum VolumeError {
 /// Makes the volumes of a pod below `dir`; those that are there already stay as they are.
 ///
 /// Returns what somebody should be told, but keeps nothing from running.
-pub fn prepare(
-    pod: &Value,
-    dir: &Path,
-    references: &References,
-    surroundings: &Surroundings,
-) -> Result<Vec<String>, VolumeError> {
+pub fn prepare(pod: &Value, dir: &Path, references: &References, context: &PodContext) -> Result<Vec<String>, VolumeError> {
     let mut warnings = Vec::new();
     let root = |source| VolumeError::Io { volume: String::new(), source };
     // Secrets lie here: for nobody else, unless a container runs as somebody else.
-    let mode = if others_run(pod, surroundings) { 0o711 } else { 0o700 };
+    let mode = if others_run(pod, context) { 0o711 } else { 0o700 };
     std::fs::DirBuilder::new().recursive(true).create(dir).map_err(root)?;
     std::fs::set_permissions(dir, PermissionsExt::from_mode(mode)).map_err(root)?;
     for volume in items(pod, &["spec", "volumes"]) {
@@ -55,9 +50,9 @@ pub fn prepare(
         }
         let target = dir.join(name);
         let io = |source| VolumeError::Io { volume: name.to_owned(), source };
-        let content = content(pod, volume, references, surroundings)?;
+        let content = content(pod, volume, references, context)?;
         if !matches!(content, Content::InPlace) {
-            check_reachable(pod, name, dir, surroundings)?;
+            check_reachable(pod, name, dir, context)?;
         }
         match content {
             Content::InPlace => {}
@@ -67,12 +62,12 @@ pub fn prepare(
                     std::fs::DirBuilder::new().mode(0o777).create(&target).map_err(io)?;
                     // Not what the umask left of it: every user of the pod may write.
                     std::fs::set_permissions(&target, PermissionsExt::from_mode(0o777)).map_err(io)?;
-                    give(&target, group(pod), surroundings).map_err(io)?;
+                    give(&target, group(pod), context).map_err(io)?;
                 }
             }
             Content::Files(files) => {
                 if !target.exists() {
-                    let group = group(pod).filter(|_| surroundings.uid == 0);
+                    let group = group(pod).filter(|_| context.uid == 0);
                     files.write(&dir.join(format!(".{name}.new")), &target, group).map_err(io)?;
                 }
             }
@@ -91,7 +86,7 @@ enum Content {
     Files(Files),
 }
 
-fn content(pod: &Value, volume: &Value, references: &References, surroundings: &Surroundings) -> Result<Content, ConfigError> {
+fn content(pod: &Value, volume: &Value, references: &References, context: &PodContext) -> Result<Content, ConfigError> {
     let name = text(volume, &["name"]);
     let kind = volume.as_object().into_iter().flatten().find(|(key, value)| *key != "name" && !value.is_null());
     let Some((kind, source)) = kind else {
@@ -104,10 +99,10 @@ fn content(pod: &Value, volume: &Value, references: &References, surroundings: &
         "hostPath" => return host_path(pod, name, source).map(|()| Content::InPlace),
         "configMap" => files.config_map(source, references)?,
         "secret" => files.secret(source, "secretName", references)?,
-        "downwardAPI" => files.downward(source, pod, surroundings)?,
+        "downwardAPI" => files.downward(source, pod, context)?,
         "projected" => {
             for part in items(source, &["sources"]) {
-                project(&mut files, part, pod, references, surroundings)?;
+                project(&mut files, part, pod, references, context)?;
             }
         }
         _ => return Err(ConfigError::Volume { volume: name.to_owned(), kind: kind.clone() }),
@@ -120,13 +115,13 @@ fn project(
     part: &Value,
     pod: &Value,
     references: &References,
-    surroundings: &Surroundings,
+    context: &PodContext,
 ) -> Result<(), ConfigError> {
     for (kind, source) in part.as_object().into_iter().flatten().filter(|(_, source)| !source.is_null()) {
         match kind.as_str() {
             "configMap" => files.config_map(source, references)?,
             "secret" => files.secret(source, "name", references)?,
-            "downwardAPI" => files.downward(source, pod, surroundings)?,
+            "downwardAPI" => files.downward(source, pod, context)?,
             _ => return Err(files.unsupported(&format!("projected {kind}"))),
         }
     }
@@ -198,18 +193,18 @@ fn other_id(pod: &Value, container: &Value, field: &str, own: u32) -> Option<u32
 }
 
 /// Returns whether a container of the pod runs as another user than lifesign.
-fn others_run(pod: &Value, surroundings: &Surroundings) -> bool {
-    containers(pod).any(|container| other_id(pod, container, "runAsUser", surroundings.uid).is_some())
+fn others_run(pod: &Value, context: &PodContext) -> bool {
+    containers(pod).any(|container| other_id(pod, container, "runAsUser", context.uid).is_some())
 }
 
 /// Refuses a volume that a container mounts and its user cannot reach, because a folder above it is not theirs to enter.
-fn check_reachable(pod: &Value, volume: &str, dir: &Path, surroundings: &Surroundings) -> Result<(), VolumeError> {
+fn check_reachable(pod: &Value, volume: &str, dir: &Path, context: &PodContext) -> Result<(), VolumeError> {
     for container in containers(pod) {
         let mounts = items(container, &["volumeMounts"]).iter().any(|mount| text(mount, &["name"]) == volume);
-        let Some(user) = other_id(pod, container, "runAsUser", surroundings.uid).filter(|user| mounts && *user != 0) else {
+        let Some(user) = other_id(pod, container, "runAsUser", context.uid).filter(|user| mounts && *user != 0) else {
             continue;
         };
-        let group = other_id(pod, container, "runAsGroup", surroundings.gid).unwrap_or(surroundings.gid);
+        let group = other_id(pod, container, "runAsGroup", context.gid).unwrap_or(context.gid);
         let closed = dir.ancestors().find(|folder| !may_enter(folder, user, group));
         if let Some(folder) = closed {
             let (volume, container) = (volume.to_owned(), text(container, &["name"]).to_owned());
@@ -236,8 +231,8 @@ fn group(pod: &Value) -> Option<u32> {
 }
 
 /// Gives a directory to a group; without root all processes have the same user, and it makes no difference.
-fn give(path: &Path, group: Option<u32>, surroundings: &Surroundings) -> io::Result<()> {
-    let Some(group) = group.filter(|_| surroundings.uid == 0) else { return Ok(()) };
+fn give(path: &Path, group: Option<u32>, context: &PodContext) -> io::Result<()> {
+    let Some(group) = group.filter(|_| context.uid == 0) else { return Ok(()) };
     std::os::unix::fs::chown(path, None, Some(group))?;
     // What is made in it belongs to the group too.
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o2777))

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use api::{EndpointSlice, Pod};
-use runtime::{Informers, Seen};
+use runtime::{Informers, WatchEvent};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +23,12 @@ pub struct Drains(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<DrainState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DrainState {
     /// Every slice was seen once; before, nobody knows who lists a pod.
     synced: bool,
     slices: BTreeMap<Key, Vec<Listed>>,
@@ -58,12 +58,12 @@ impl Drains {
     }
 
     /// Takes what a watch of slices tells.
-    pub(crate) fn see(&self, seen: &Seen<EndpointSlice>) {
+    pub(crate) fn see(&self, seen: &WatchEvent<EndpointSlice>) {
         match seen {
-            Seen::Applied(slice) => self.apply(&slice.view),
-            Seen::Deleted(slice) => self.delete(&slice.view),
-            Seen::ListBegins => {}
-            Seen::Synced => self.state().synced = true,
+            WatchEvent::Applied(slice) => self.apply(&slice.view),
+            WatchEvent::Deleted(slice) => self.delete(&slice.view),
+            WatchEvent::ListBegins => {}
+            WatchEvent::Synced => self.state().synced = true,
         }
         self.0.changed.notify_waiters();
     }
@@ -103,7 +103,7 @@ impl Drains {
         let _ = tokio::time::timeout(QUIET_WAIT, quiet).await;
     }
 
-    async fn until(&self, holds: impl Fn(&State) -> bool) {
+    async fn until(&self, holds: impl Fn(&DrainState) -> bool) {
         loop {
             // Registered before the look, so that no change in between is missed.
             let mut changed = std::pin::pin!(self.0.changed.notified());
@@ -121,12 +121,12 @@ impl Drains {
         Open { drains: self.clone(), address }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DrainState> {
         self.0.state.lock().expect("no code panics while it holds the state")
     }
 }
 
-impl State {
+impl DrainState {
     fn forget(&mut self, listed: Vec<Listed>) {
         for listed in listed {
             if let Some(count) = self.pods.get_mut(&listed) {
@@ -201,21 +201,21 @@ mod tests {
     async fn a_pod_is_drained_when_every_slice_says_so() {
         let drains = Drains::default();
         assert!(!is_drained(&drains, &pod("u")), "nothing is known yet");
-        drains.see(&Seen::Applied(slice("a", json!({"ready": true}))));
-        drains.see(&Seen::Applied(slice("b", json!({"ready": true}))));
-        drains.see(&Seen::Synced);
+        drains.see(&WatchEvent::Applied(slice("a", json!({"ready": true}))));
+        drains.see(&WatchEvent::Applied(slice("b", json!({"ready": true}))));
+        drains.see(&WatchEvent::Synced);
         assert!(!is_drained(&drains, &pod("u")));
         assert!(is_drained(&drains, &pod("another")), "no slice lists this one");
-        drains.see(&Seen::Applied(slice("a", json!({"ready": false, "serving": true, "terminating": true}))));
+        drains.see(&WatchEvent::Applied(slice("a", json!({"ready": false, "serving": true, "terminating": true}))));
         assert!(!is_drained(&drains, &pod("u")), "the other slice does not say so");
-        drains.see(&Seen::Deleted(slice("b", json!({}))));
+        drains.see(&WatchEvent::Deleted(slice("b", json!({}))));
         assert!(is_drained(&drains, &pod("u")));
     }
 
     #[tokio::test]
     async fn connections_that_were_open_are_waited_for_a_moment() {
         let drains = Drains::default();
-        drains.see(&Seen::Synced);
+        drains.see(&WatchEvent::Synced);
         let kept = drains.open("127.88.0.1".parse().unwrap());
         let begun = Instant::now();
         drains.drained(&pod("u")).await;

@@ -6,8 +6,8 @@
 
 mod backends;
 mod connection;
-mod door;
 pub mod drain;
+mod listener;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,15 +15,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::write::reference;
-use api::{EndpointSlice, Note, NoteType, ObjectMeta, Service};
-use runtime::{EventWriter, Informers, Seen, Writer};
+use api::{EndpointSlice, Event, EventType, ObjectMeta, Service};
+use runtime::{EventWriter, Informers, WatchEvent, Writer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::drain::Drains;
 use backends::Backends;
-use door::{Door, Sign};
+use listener::{Listener, ServicePortInfo};
 
 /// The reason of the event for a port that is not served.
 const UNSUPPORTED: &str = "UnsupportedProtocol";
@@ -84,9 +84,9 @@ struct Proxy {
 /// A Service that is served.
 struct Served {
     service: Arc<Service>,
-    doors: BTreeMap<SocketAddr, Door>,
+    listeners: BTreeMap<SocketAddr, Listener>,
     /// Protocols that people were told about.
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 impl Proxy {
@@ -96,27 +96,27 @@ impl Proxy {
         Proxy { node, shared: Arc::new(shared), services: BTreeMap::new(), slices: BTreeMap::new(), owners: BTreeMap::new() }
     }
 
-    fn see_service(&mut self, seen: &Seen<Service>) {
+    fn see_service(&mut self, seen: &WatchEvent<Service>) {
         match seen {
-            Seen::Applied(service) => {
+            WatchEvent::Applied(service) => {
                 let (key, service) = (key(&service.view.metadata), Arc::clone(&service.view));
                 match self.services.get_mut(&key) {
                     Some(served) => served.service = service,
                     None => {
-                        let served = Served { service, doors: BTreeMap::new(), told: BTreeSet::new() };
+                        let served = Served { service, listeners: BTreeMap::new(), reported: BTreeSet::new() };
                         self.services.insert(key.clone(), served);
                     }
                 }
                 self.replan(&key);
             }
-            Seen::Deleted(service) => drop(self.services.remove(&key(&service.view.metadata))),
-            Seen::ListBegins | Seen::Synced => {}
+            WatchEvent::Deleted(service) => drop(self.services.remove(&key(&service.view.metadata))),
+            WatchEvent::ListBegins | WatchEvent::Synced => {}
         }
     }
 
-    fn see_slice(&mut self, seen: &Seen<EndpointSlice>) {
+    fn see_slice(&mut self, seen: &WatchEvent<EndpointSlice>) {
         match seen {
-            Seen::Applied(slice) => {
+            WatchEvent::Applied(slice) => {
                 let (key, service) = (key(&slice.view.metadata), slice.view.service_name());
                 if self.owners.get(&key).is_some_and(|owner| owner != service) {
                     self.remove_slice(&key);
@@ -128,8 +128,8 @@ impl Proxy {
                     self.replan(&owner);
                 }
             }
-            Seen::Deleted(slice) => self.remove_slice(&key(&slice.view.metadata)),
-            Seen::ListBegins | Seen::Synced => {}
+            WatchEvent::Deleted(slice) => self.remove_slice(&key(&slice.view.metadata)),
+            WatchEvent::ListBegins | WatchEvent::Synced => {}
         }
         // After the listeners know: what is drained gets nothing new.
         self.shared.drains.see(seen);
@@ -153,30 +153,30 @@ impl Proxy {
         let service = &*served.service;
         let plan = plan::plan(service);
         for text in plan.unsupported {
-            if served.told.insert(text.clone()) {
+            if served.reported.insert(text.clone()) {
                 let object = reference::<Service>(&key.0, &key.1, &service.metadata.uid);
-                self.shared.events.say(Note { object, type_: NoteType::Warning, reason: UNSUPPORTED, message: text });
+                self.shared.events.record(Event { object, type_: EventType::Warning, reason: UNSUPPORTED, message: text });
             }
         }
         let slices = || self.slices.get(key).into_iter().flat_map(BTreeMap::values).map(|slice| &**slice);
         let affinity = plan::affinity(service);
-        let mut doors = BTreeMap::new();
-        for planned in plan.doors {
+        let mut listeners = BTreeMap::new();
+        for planned in plan.listeners {
             let backends = Backends::new(slices(), &planned.port, planned.policy, &self.node, affinity);
-            let door = match served.doors.remove(&planned.address).filter(|door| door.is_for(&planned.port)) {
-                Some(door) => {
-                    door.update(backends);
-                    door
+            let listener = match served.listeners.remove(&planned.address).filter(|listener| listener.is_for(&planned.port)) {
+                Some(listener) => {
+                    listener.update(backends);
+                    listener
                 }
                 None => {
-                    let sign = Sign::new(service, &planned);
-                    Door::open(planned.address, planned.port, sign, backends, Arc::clone(&self.shared))
+                    let info = ServicePortInfo::new(service, &planned);
+                    Listener::open(planned.address, planned.port, info, backends, Arc::clone(&self.shared))
                 }
             };
-            doors.insert(planned.address, door);
+            listeners.insert(planned.address, listener);
         }
         // What is left behind closes here.
-        served.doors = doors;
+        served.listeners = listeners;
     }
 
     /// Waits until every listener and connection has ended, which the order to stop makes them do.

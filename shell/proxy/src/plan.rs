@@ -14,7 +14,7 @@ const AFFINITY_SECONDS: i64 = 10_800;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     /// Its listeners.
-    pub(super) doors: Vec<Planned>,
+    pub(super) listeners: Vec<Planned>,
     /// What cannot be served, for people.
     pub(super) unsupported: Vec<String>,
 }
@@ -48,7 +48,7 @@ pub(super) fn plan(service: &Service) -> Plan {
         }
         let mut add = |ip, number, policy| {
             if let Some(number) = u16::try_from(number).ok().filter(|number| *number != 0) {
-                plan.doors.push(Planned { address: SocketAddr::new(ip, number), port: port.clone(), policy });
+                plan.listeners.push(Planned { address: SocketAddr::new(ip, number), port: port.clone(), policy });
             }
         };
         add(cluster_ip, port.port, internal);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn addresses(spec: Value) -> Vec<String> {
-        plan(&service(spec)).doors.iter().map(|door| format!("{} {:?}", door.address, door.policy)).collect()
+        plan(&service(spec)).listeners.iter().map(|listener| format!("{} {:?}", listener.address, listener.policy)).collect()
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
     fn other_protocols_are_named() {
         let ports = json!([{"port": 53, "protocol": "UDP"}, {"name": "tcp", "port": 53}]);
         let plan = plan(&service(json!({"clusterIP": "127.96.0.1", "ports": ports})));
-        assert_eq!(plan.doors.len(), 1);
+        assert_eq!(plan.listeners.len(), 1);
         assert!(plan.unsupported[0].starts_with("Port 53 is not served"), "{:?}", plan.unsupported);
     }
 
@@ -119,9 +119,9 @@ mod tests {
     fn affinity_lasts_three_hours_unless_told() {
         assert_eq!(affinity(&service(json!({}))), None);
         assert_eq!(affinity(&service(json!({"sessionAffinity": "ClientIP"}))), Some(Duration::from_secs(10_800)));
-        let told =
+        let reported =
             service(json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}));
-        assert_eq!(affinity(&told), Some(Duration::from_secs(5)));
+        assert_eq!(affinity(&reported), Some(Duration::from_secs(5)));
     }
 
     #[test]

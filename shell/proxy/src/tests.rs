@@ -60,7 +60,7 @@ impl World {
         });
         api::json::object_mut(&mut spec, &[]).extend(more.as_object().unwrap().clone());
         let service = json!({"metadata": {"name": "web", "namespace": "d", "uid": "u"}, "spec": spec});
-        self.proxy.see_service(&Seen::Applied(Obj::from_json(&service).unwrap()));
+        self.proxy.see_service(&WatchEvent::Applied(Obj::from_json(&service).unwrap()));
     }
 
     fn apply_slice(&mut self, endpoints: &[(Ipv4Addr, [bool; 3])]) {
@@ -73,7 +73,7 @@ impl World {
             "addressType": "IPv4", "ports": [{"name": "http", "port": self.port}],
             "endpoints": endpoints.iter().map(endpoint).collect::<Vec<Value>>(),
         });
-        self.proxy.see_slice(&Seen::Applied(Obj::from_json(&slice).unwrap()));
+        self.proxy.see_slice(&WatchEvent::Applied(Obj::from_json(&slice).unwrap()));
     }
 
     /// Starts an endpoint that tells who it is, says everything back, and `!` when the client has said all.
@@ -96,8 +96,8 @@ impl World {
 
     /// Waits until the Service's listener is open or closed.
     async fn listening(&self, open: bool) {
-        let door = &self.proxy.services[&("d".to_owned(), "web".to_owned())].doors[&self.service];
-        door.listening.clone().wait_for(|listening| listening.is_some() == open).await.unwrap();
+        let listener = &self.proxy.services[&("d".to_owned(), "web".to_owned())].listeners[&self.service];
+        listener.listening.clone().wait_for(|listening| listening.is_some() == open).await.unwrap();
     }
 
     async fn connect(&self) -> io::Result<(TcpStream, u8)> {
@@ -151,9 +151,9 @@ async fn without_endpoints_a_connection_is_refused_and_established_ones_live_on(
     let refused = world.connect().await.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     stream.write_all(b"still here").await.unwrap();
-    let mut said = [0; 10];
-    stream.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"still here");
+    let mut output = [0; 10];
+    stream.read_exact(&mut output).await.unwrap();
+    assert_eq!(&output, b"still here");
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
@@ -196,8 +196,8 @@ async fn a_service_that_goes_frees_its_address() {
     world.listening(true).await;
     let gone = world.proxy.services[&("d".to_owned(), "web".to_owned())].service.clone();
     let gone = Obj { view: gone, text: None };
-    let mut listening = world.proxy.services[&("d".to_owned(), "web".to_owned())].doors[&world.service].listening.clone();
-    world.proxy.see_service(&Seen::Deleted(gone));
+    let mut listening = world.proxy.services[&("d".to_owned(), "web".to_owned())].listeners[&world.service].listening.clone();
+    world.proxy.see_service(&WatchEvent::Deleted(gone));
     // The listener's end drops the sender.
     while listening.changed().await.is_ok() {}
     assert_eq!(world.connect().await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
@@ -223,13 +223,16 @@ async fn a_protocol_that_is_not_carried_is_told_once() {
     world.apply_service(json!({"ports": [{"name": "dns", "port": 53, "protocol": "UDP"}]}));
     world.apply_service(json!({"ports": [{"name": "dns", "port": 53, "protocol": "UDP"}]}));
     world.apply_service(json!({"ports": [{"name": "sctp", "port": 53, "protocol": "SCTP"}]}));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..2 {
         let (method, path, event) = world.sent.recv().await.unwrap();
         assert_eq!((method, path.as_str()), (http::Method::POST, "/api/v1/namespaces/d/events"));
-        told.push((event["reason"].clone(), event["message"].as_str().unwrap()[..9].to_owned()));
+        reported.push((event["reason"].clone(), event["message"].as_str().unwrap()[..9].to_owned()));
     }
-    assert_eq!(told, [(json!("UnsupportedProtocol"), "Port dns ".into()), (json!("UnsupportedProtocol"), "Port sctp".into())]);
+    assert_eq!(
+        reported,
+        [(json!("UnsupportedProtocol"), "Port dns ".into()), (json!("UnsupportedProtocol"), "Port sctp".into())]
+    );
 }
 
 #[test]
@@ -240,7 +243,8 @@ fn a_port_that_moved_is_written_on_its_service() {
     }))
     .unwrap();
     let plan = plan::plan(&service);
-    let (http, unnamed) = (Sign::new(&service, &plan.doors[0]), Sign::new(&service, &plan.doors[1]));
+    let (http, unnamed) =
+        (ServicePortInfo::new(&service, &plan.listeners[0]), ServicePortInfo::new(&service, &plan.listeners[1]));
     assert_eq!(http.correction(Some(10_080)), None, "it says so already");
     let removed = http.correction(None).unwrap();
     assert_eq!(removed.path(), "/api/v1/namespaces/d/services/web");

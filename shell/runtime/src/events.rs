@@ -1,6 +1,6 @@
 //! Writing Kubernetes events: what cores want said, bounded, counted, never in the way.
 //!
-//! Repetitions of a note are one event whose count rises. The queue is bounded and notes that do not fit are counted and
+//! Repetitions of an event are one event whose count rises. The queue is bounded and events that do not fit are counted and
 //! dropped: saying something must never hold up doing something.
 
 use std::collections::BTreeMap;
@@ -8,26 +8,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Note, ObjectReference, Timestamp, Verb, Write, WriteError, WriteFailure};
+use api::{Event, ObjectReference, Timestamp, Verb, Write, WriteError, WriteFailure};
 use machine::{BackOff, Time};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{Clock, Writer};
 
-/// Notes that wait to be written; each is small, and a burst of a few hundred is a rollout.
+/// Events that wait to be written; each is small, and a burst of a few hundred is a rollout.
 const QUEUE: usize = 1_024;
-/// Notes that are remembered to count repetitions.
+/// Events that are remembered to count repetitions.
 const REMEMBERED: usize = 4_096;
-/// Notes older than this are not worth writing any more.
+/// Events older than this are not worth writing any more.
 const STALE_AFTER: Duration = Duration::from_secs(600);
 /// The waits after events that could not be written.
 const RETRY: BackOff = BackOff { first: Duration::from_millis(200), last: Duration::from_secs(10) };
 
-/// Takes notes and writes them as events.
+/// Takes events and writes them as events.
 #[derive(Clone)]
 pub struct EventWriter {
-    sender: mpsc::Sender<Said>,
+    sender: mpsc::Sender<PendingEvent>,
     dropped: Arc<AtomicU64>,
     clock: Clock,
 }
@@ -50,33 +50,33 @@ impl EventWriter {
         EventWriter { sender, dropped, clock }
     }
 
-    /// Takes a note; never waits.
-    pub fn say(&self, note: Note) {
-        self.say_times(note, 1);
+    /// Takes an event; never waits.
+    pub fn record(&self, event: Event) {
+        self.record_times(event, 1);
     }
 
-    /// Takes a note that stands for so many occurrences; never waits.
-    pub fn say_times(&self, note: Note, times: u32) {
-        if self.sender.try_send(Said { at: self.clock.now(), note, times: u64::from(times.max(1)) }).is_err() {
+    /// Takes an event that stands for so many occurrences; never waits.
+    pub fn record_times(&self, event: Event, times: u32) {
+        if self.sender.try_send(PendingEvent { at: self.clock.now(), event, times: u64::from(times.max(1)) }).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns how many notes could not be written.
+    /// Returns how many events could not be written.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// A note that waits to be written.
-struct Said {
+/// An event that waits to be written.
+struct PendingEvent {
     at: Time,
-    note: Note,
+    event: Event,
     times: u64,
 }
 
-/// What makes two notes the same.
-type Sameness = (ObjectReference, &'static str, String);
+/// What makes two events the same.
+type EventKey = (ObjectReference, &'static str, String);
 
 /// An event that was written.
 struct Written {
@@ -91,21 +91,21 @@ struct Task {
     clock: Clock,
     component: String,
     host: String,
-    known: BTreeMap<Sameness, Written>,
+    known: BTreeMap<EventKey, Written>,
     serial: u64,
     dropped: Arc<AtomicU64>,
 }
 
 impl Task {
-    async fn run(mut self, mut receiver: mpsc::Receiver<Said>) {
-        while let Some(Said { at, note, times }) = receiver.recv().await {
+    async fn run(mut self, mut receiver: mpsc::Receiver<PendingEvent>) {
+        while let Some(PendingEvent { at, event, times }) = receiver.recv().await {
             let mut failures = 0;
             loop {
                 if self.clock.now().since(at) > STALE_AFTER {
                     self.dropped.fetch_add(1, Ordering::Relaxed);
                     break;
                 }
-                match self.write(at, &note, times).await {
+                match self.write(at, &event, times).await {
                     Ok(()) => break,
                     Err(WriteFailure { error: WriteError::Failed, .. }) => {
                         failures += 1;
@@ -120,14 +120,14 @@ impl Task {
         }
     }
 
-    async fn write(&mut self, at: Time, note: &Note, times: u64) -> Result<(), WriteFailure> {
-        let sameness = (note.object.clone(), note.reason, note.message.clone());
+    async fn write(&mut self, at: Time, event: &Event, times: u64) -> Result<(), WriteFailure> {
+        let key = (event.object.clone(), event.reason, event.message.clone());
         let stamp = Timestamp(at);
-        if let Some(written) = self.known.get_mut(&sameness) {
+        if let Some(written) = self.known.get_mut(&key) {
             let patch = json!({"count": written.count + times, "lastTimestamp": stamp.to_string()});
             let write = event_write(&written.namespace, &written.name, Verb::Merge(patch));
             match self.writer.perform(&write).await {
-                Err(WriteFailure { error: WriteError::NotFound, .. }) => drop(self.known.remove(&sameness)),
+                Err(WriteFailure { error: WriteError::NotFound, .. }) => drop(self.known.remove(&key)),
                 Err(error) => return Err(error),
                 Ok(_) => {
                     written.count += times;
@@ -136,30 +136,29 @@ impl Task {
                 }
             }
         }
-        let namespace = if note.object.namespace.is_empty() { "default" } else { &note.object.namespace }.to_owned();
+        let namespace = if event.object.namespace.is_empty() { "default" } else { &event.object.namespace }.to_owned();
         self.serial += 1;
-        let name = format!("{}.{:x}{:x}", note.object.name, at.as_micros(), self.serial);
+        let name = format!("{}.{:x}{:x}", event.object.name, at.as_micros(), self.serial);
         let event = json!({
             "apiVersion": "v1", "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
-            "involvedObject": note.object, "reason": note.reason, "message": note.message, "type": note.type_.name(),
+            "involvedObject": event.object, "reason": event.reason, "message": event.message, "type": event.type_.name(),
             "source": {"component": self.component, "host": self.host},
             "reportingComponent": self.component, "reportingInstance": self.host,
             "firstTimestamp": stamp.to_string(), "lastTimestamp": stamp.to_string(), "count": times,
         });
         self.writer.perform(&event_write(&namespace, &name, Verb::Create(event.into()))).await?;
-        self.remember(sameness, Written { name, namespace, count: times, last: at });
+        self.remember(key, Written { name, namespace, count: times, last: at });
         Ok(())
     }
 
-    fn remember(&mut self, sameness: Sameness, written: Written) {
+    fn remember(&mut self, key: EventKey, written: Written) {
         if self.known.len() >= REMEMBERED
-            && let Some(oldest) =
-                self.known.iter().min_by_key(|(_, written)| written.last).map(|(sameness, _)| sameness.clone())
+            && let Some(oldest) = self.known.iter().min_by_key(|(_, written)| written.last).map(|(key, _)| key.clone())
         {
             self.known.remove(&oldest);
         }
-        self.known.insert(sameness, written);
+        self.known.insert(key, written);
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::task::AbortHandle;
 use crate::metrics::Metrics;
 use crate::object::Obj;
 use feed::{Feed, Sink};
-use queue::{Queue, Told};
+use queue::{Queue, QueuedChange};
 
 /// An object, without its type.
 type Any = Arc<dyn std::any::Any + Send + Sync>;
@@ -35,7 +35,7 @@ type Filter = Box<dyn Fn(&Any) -> bool + Send + Sync>;
 
 /// What a follower is told.
 #[derive(Debug)]
-pub enum Seen<T> {
+pub enum WatchEvent<T> {
     /// Everything is told anew from here on.
     ListBegins,
     /// The object is new or another than before.
@@ -218,14 +218,14 @@ fn parse<T: Kind + DeserializeOwned + Send + Sync + 'static, const TEXT: bool>(t
 }
 
 /// An object that is there.
-struct Known {
+struct CachedObject {
     uid: String,
     object: Any,
 }
 
 #[derive(Default)]
 struct Shared {
-    objects: BTreeMap<Arc<str>, Known>,
+    objects: BTreeMap<Arc<str>, CachedObject>,
     /// The names of a list that is being told.
     named: Option<BTreeSet<Arc<str>>>,
     synced: bool,
@@ -273,7 +273,7 @@ impl Shared {
         if let Some(named) = &mut self.named {
             named.insert(Arc::clone(&item.key));
         }
-        let known = Known { uid: item.uid, object: Arc::clone(&item.object) };
+        let known = CachedObject { uid: item.uid, object: Arc::clone(&item.object) };
         let before = self.objects.insert(Arc::clone(&item.key), known);
         let replaced = before.as_ref().filter(|before| before.uid != self.objects[&item.key].uid).is_some();
         self.each(|queue, keep| {
@@ -387,28 +387,28 @@ pub struct Events<T> {
 
 impl<T: Send + Sync + 'static> Events<T> {
     /// Returns what comes next; safe to drop and call again.
-    pub async fn next(&mut self) -> Seen<T> {
+    pub async fn next(&mut self) -> WatchEvent<T> {
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Seen<T>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<WatchEvent<T>> {
         let object = |object: Any| {
             let parsed = object.downcast_ref::<Parsed<T>>().expect("an informer has objects of one type");
             Obj { view: Arc::clone(&parsed.view), text: parsed.text.clone() }
         };
-        lock(&self.queue).poll(context).map(|told| match told {
-            Told::ListBegins => Seen::ListBegins,
-            Told::Applied(any) => Seen::Applied(object(any)),
-            Told::Deleted(any) => Seen::Deleted(object(any)),
-            Told::Synced => Seen::Synced,
+        lock(&self.queue).poll(context).map(|reported| match reported {
+            QueuedChange::ListBegins => WatchEvent::ListBegins,
+            QueuedChange::Applied(any) => WatchEvent::Applied(object(any)),
+            QueuedChange::Deleted(any) => WatchEvent::Deleted(object(any)),
+            QueuedChange::Synced => WatchEvent::Synced,
         })
     }
 }
 
 impl<T: Send + Sync + 'static> Stream for Events<T> {
-    type Item = Seen<T>;
+    type Item = WatchEvent<T>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Seen<T>>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent<T>>> {
         self.get_mut().poll(context).map(Some)
     }
 }

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Kind {
+struct KindLabel {
     kind: &'static str,
 }
 
@@ -21,7 +21,7 @@ struct WriteLabels {
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     writes: Family<WriteLabels, Counter>,
-    events: Family<Kind, Counter>,
+    events: Family<KindLabel, Counter>,
 }
 
 impl Metrics {
@@ -44,6 +44,6 @@ impl Metrics {
 
     /// Counts an object that was parsed.
     pub(crate) fn parsed(&self, kind: &'static str) {
-        self.events.get_or_create(&Kind { kind }).inc();
+        self.events.get_or_create(&KindLabel { kind }).inc();
     }
 }

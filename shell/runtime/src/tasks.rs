@@ -130,7 +130,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    async fn told(work: impl Future<Output = Result<(), &'static str>> + Send + 'static) -> String {
+    async fn message_of(work: impl Future<Output = Result<(), &'static str>> + Send + 'static) -> String {
         let mut tasks = Tasks::default();
         tasks.spawn("steady", std::future::pending());
         tasks.spawn("weak", work);
@@ -142,9 +142,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_part_that_ends_is_told_by_name_and_reason() {
-        assert_eq!(told(async { Ok(()) }).await, "weak ended unasked: it returned");
-        assert_eq!(told(async { Err("no disk") }).await, "weak ended unasked: no disk");
-        assert_eq!(told(async { panic!("broken {}", 1) }).await, "weak ended unasked: it panicked: broken 1");
+        assert_eq!(message_of(async { Ok(()) }).await, "weak ended unasked: it returned");
+        assert_eq!(message_of(async { Err("no disk") }).await, "weak ended unasked: no disk");
+        assert_eq!(message_of(async { panic!("broken {}", 1) }).await, "weak ended unasked: it panicked: broken 1");
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,21 +10,21 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme};
 
 /// Returns the beginning of a configuration that takes whatever certificate the server shows.
-pub fn tls_to_anybody() -> ConfigBuilder<ClientConfig, WantsClientCert> {
+pub fn tls_without_verification() -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .expect("the provider supports the default versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
 }
 
 /// Believes every certificate. Signatures are not looked at: made with the key of a certificate that anybody could make, they
 /// prove nothing.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

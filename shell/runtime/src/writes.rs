@@ -96,7 +96,7 @@ impl Writer {
         self.0.metrics.wrote(write.kind, write.verb.name(), result);
         tracing::trace!(target: "hop", kind = write.kind, name = write.name, took_us = began.elapsed().as_micros(), "write");
         outcome.map_err(|(failure, error)| {
-            self.say(write, failure.error, &error);
+            self.record(write, failure.error, &error);
             failure
         })
     }
@@ -118,7 +118,7 @@ impl Writer {
     }
 
     /// Says that a write has failed, unless that is part of the game or was said too often of late.
-    fn say(&self, write: &Write, failed: WriteError, error: &RequestError) {
+    fn record(&self, write: &Write, failed: WriteError, error: &RequestError) {
         let object =
             if write.namespace.is_empty() { write.name.clone() } else { format!("{}/{}", write.namespace, write.name) };
         let (kind, verb) = (write.kind, write.verb.name());

@@ -9,7 +9,7 @@ use nodes::eviction::{self, Evictor};
 use nodes::monitor::{self, Input, LeaseFacts, Monitor, NodeFacts, PodFacts, Ready, ReadyFacts};
 use nodes::taints::{HealthTaint, TaintEffect};
 use profiles::Step;
-use profiles::path::State;
+use profiles::path::ClusterState;
 
 use super::World;
 use super::queue::Event;
@@ -286,7 +286,7 @@ impl World {
     }
 
     fn enter_state(&mut self, index: usize) {
-        let state = State {
+        let state = ClusterState {
             interval: self.nodes[index].interval,
             grace: self.config.grace,
             toleration_seconds: self.defaults.unreachable_seconds,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::write::Body;
-use api::{EndpointSlice, Note, NoteType, ObjectReference, Verb, Write, WriteError};
+use api::{EndpointSlice, Event, EventType, ObjectReference, Verb, Write, WriteError};
 use machine::Time;
 
-use crate::controller::flight::{End, Flight, Sent};
+use crate::controller::pending_sync::{End, PendingSync, Sent};
 use crate::controller::{Answer, Controller, Effect, Resource, ServiceKey, object_key};
 use crate::hints::Mode;
 use crate::index::entry::{Draft, Outcome};
@@ -42,7 +42,7 @@ impl Controller {
         self.note_mode(&key, effects);
         let Outcome { creates, updates, deletes, trigger, .. } = outcome;
         let service_uid = self.service(&key).expect("it was synced").uid.clone();
-        let mut flight = Flight {
+        let mut pending = PendingSync {
             service_uid,
             started_at: now,
             trigger,
@@ -57,8 +57,8 @@ impl Controller {
             end: End::default(),
             changes: 0,
         };
-        self.send(&key, &mut flight, creates.into_iter().map(Sent::Slice).collect(), effects);
-        self.proceed(now, key, flight, effects);
+        self.send(&key, &mut pending, creates.into_iter().map(Sent::Slice).collect(), effects);
+        self.proceed(now, key, pending, effects);
     }
 
     fn service(&self, key: &ServiceKey) -> Option<&ServiceRecord> {
@@ -73,12 +73,12 @@ impl Controller {
         } else if !self.auto_noted.contains(key) {
             let message = "Hints by share of zones (Auto) are not provided: endpoints carry no hints; \
                            use spec.trafficDistribution instead";
-            effects.push(note(service, HINTS_DISABLED, message.to_owned()));
+            effects.push(event(service, HINTS_DISABLED, message.to_owned()));
             self.auto_noted.insert(key.clone());
         }
     }
 
-    fn send(&mut self, key: &ServiceKey, flight: &mut Flight, writes: Vec<Sent>, effects: &mut Vec<Effect>) {
+    fn send(&mut self, key: &ServiceKey, pending: &mut PendingSync, writes: Vec<Sent>, effects: &mut Vec<Effect>) {
         for sent in writes {
             self.next_write += 1;
             let id = self.next_write;
@@ -93,50 +93,50 @@ impl Controller {
             let write = Write { id, ..Write::to::<EndpointSlice>(&*key.namespace, name, verb) };
             effects.push(Effect::Write { service: key.clone(), write });
             self.writes.insert(id, key.clone());
-            flight.waiting.insert(id, sent);
+            pending.waiting.insert(id, sent);
         }
     }
 
     /// Sends what comes next when everything sent so far is answered; ends the sync when nothing is left.
-    fn proceed(&mut self, now: Time, key: ServiceKey, mut flight: Flight, effects: &mut Vec<Effect>) {
-        while flight.waiting.is_empty() {
-            let stopped = flight.abandoned || flight.end.over;
-            let updates = std::mem::take(&mut flight.updates);
+    fn proceed(&mut self, now: Time, key: ServiceKey, mut pending: PendingSync, effects: &mut Vec<Effect>) {
+        while pending.waiting.is_empty() {
+            let stopped = pending.abandoned || pending.end.over;
+            let updates = std::mem::take(&mut pending.updates);
             if !stopped && !updates.is_empty() {
-                self.send(&key, &mut flight, updates.into_iter().map(Sent::Slice).collect(), effects);
+                self.send(&key, &mut pending, updates.into_iter().map(Sent::Slice).collect(), effects);
                 continue;
             }
-            let deletes = std::mem::take(&mut flight.deletes);
+            let deletes = std::mem::take(&mut pending.deletes);
             // The endpoints of a slice to delete may have their new place in one whose write failed.
-            if !stopped && flight.end.good() && !deletes.is_empty() {
+            if !stopped && pending.end.good() && !deletes.is_empty() {
                 let tracked = deletes.iter().map(|(_, uid)| uid.clone()).collect::<Vec<_>>();
                 self.index.change(&key, |entry| tracked.iter().for_each(|uid| entry.tracker.deleting(uid)));
                 let deletes = deletes.into_iter().map(|(name, uid)| Sent::Delete { name, uid });
-                self.send(&key, &mut flight, deletes.collect(), effects);
+                self.send(&key, &mut pending, deletes.collect(), effects);
                 continue;
             }
-            return self.end(now, key, flight, effects);
+            return self.end(now, key, pending, effects);
         }
-        self.flights.insert(key, flight);
+        self.pending_syncs.insert(key, pending);
     }
 
     /// Takes the answer to a write.
     pub(super) fn answered(&mut self, now: Time, id: u64, answer: Answer, effects: &mut Vec<Effect>) {
         let Some(key) = self.writes.remove(&id) else { return };
-        let mut flight = self.flights.remove(&key).expect("a write that waits for its answer is under way");
-        let sent = flight.waiting.remove(&id).expect("a write that waits for its answer is under way");
+        let mut pending = self.pending_syncs.remove(&key).expect("a write that waits for its answer is under way");
+        let sent = pending.waiting.remove(&id).expect("a write that waits for its answer is under way");
         match sent {
-            Sent::Slice(draft) => self.slice_answered(now, &key, &mut flight, draft, answer, effects),
-            Sent::Delete { name, uid } => self.delete_answered(&key, &mut flight, &name, &uid, answer, effects),
+            Sent::Slice(draft) => self.slice_answered(now, &key, &mut pending, draft, answer, effects),
+            Sent::Delete { name, uid } => self.delete_answered(&key, &mut pending, &name, &uid, answer, effects),
         }
-        self.proceed(now, key, flight, effects);
+        self.proceed(now, key, pending, effects);
     }
 
     fn slice_answered(
         &mut self,
         now: Time,
         key: &ServiceKey,
-        flight: &mut Flight,
+        pending: &mut PendingSync,
         draft: Draft,
         answer: Answer,
         effects: &mut Vec<Effect>,
@@ -144,10 +144,10 @@ impl Controller {
         let failure = match answer {
             Answer::Written(meta) => {
                 let operation = if draft.name.is_none() { Operation::Create } else { Operation::Update };
-                self.count(flight, operation, effects);
-                let latency = flight.trigger.map(|trigger| Metric::ProgrammingLatency(now.since(trigger)));
+                self.count(pending, operation, effects);
+                let latency = pending.trigger.map(|trigger| Metric::ProgrammingLatency(now.since(trigger)));
                 effects.extend(latency.map(Effect::Metric));
-                if !flight.abandoned {
+                if !pending.abandoned {
                     self.name(Resource::Slices, &key.namespace, &meta.name);
                     self.index.adopt(key, *meta, draft);
                 }
@@ -160,16 +160,16 @@ impl Controller {
             (WriteError::Conflict, Some(name)) => {
                 let seen = self.index.entry(key).and_then(|entry| entry.slices.get(&name));
                 let revision = seen.map(|slice| slice.meta.resource_version.clone()).unwrap_or_default();
-                flight.end.stale.insert(name.to_string(), revision);
+                pending.end.stale.insert(name.to_string(), revision);
             }
             (WriteError::NotFound, Some(name)) => {
                 self.index.change(key, |entry| entry.expect_gone(&name));
-                flight.end.again = true;
+                pending.end.again = true;
             }
-            (WriteError::NamespaceTerminating, _) => flight.end.over = true,
+            (WriteError::NamespaceTerminating, _) => pending.end.over = true,
             (_, name) => {
                 let what = name.map_or_else(|| "create a slice".to_owned(), |name| format!("update slice {name}"));
-                flight.end.error.get_or_insert(format!("failed to {what}: {}", failure.message));
+                pending.end.error.get_or_insert(format!("failed to {what}: {}", failure.message));
             }
         }
     }
@@ -177,7 +177,7 @@ impl Controller {
     fn delete_answered(
         &mut self,
         key: &ServiceKey,
-        flight: &mut Flight,
+        pending: &mut PendingSync,
         name: &Arc<str>,
         uid: &str,
         answer: Answer,
@@ -187,25 +187,25 @@ impl Controller {
         match answer {
             Answer::Failed(failure) if !matches!(failure.error, WriteError::NotFound | WriteError::Conflict) => {
                 self.index.change(key, |entry| entry.tracker.delete_failed(uid));
-                flight.end.error.get_or_insert(format!("failed to delete slice {name}: {}", failure.message));
+                pending.end.error.get_or_insert(format!("failed to delete slice {name}: {}", failure.message));
             }
             Answer::Deleted | Answer::Written(_) | Answer::Failed(_) => {
-                self.count(flight, Operation::Delete, effects);
+                self.count(pending, Operation::Delete, effects);
                 self.index.change(key, |entry| entry.slices.remove(name));
             }
         }
     }
 
-    fn count(&self, flight: &mut Flight, operation: Operation, effects: &mut Vec<Effect>) {
-        flight.changes += 1;
+    fn count(&self, pending: &mut PendingSync, operation: Operation, effects: &mut Vec<Effect>) {
+        pending.changes += 1;
         effects.push(Effect::Metric(Metric::Change(operation)));
     }
 
-    fn end(&mut self, now: Time, key: ServiceKey, mut flight: Flight, effects: &mut Vec<Effect>) {
-        let again = flight.again.take();
-        let (events, held) = (std::mem::take(&mut flight.events), std::mem::take(&mut flight.held));
-        if !flight.abandoned {
-            self.judge(now, &key, flight, effects);
+    fn end(&mut self, now: Time, key: ServiceKey, mut pending: PendingSync, effects: &mut Vec<Effect>) {
+        let again = pending.again.take();
+        let (events, held) = (std::mem::take(&mut pending.events), std::mem::take(&mut pending.held));
+        if !pending.abandoned {
+            self.judge(now, &key, pending, effects);
         }
         for event in &events {
             self.waiting.remove(&object_key(event));
@@ -220,11 +220,11 @@ impl Controller {
     }
 
     /// Says how a sync ended, and when it is tried again.
-    fn judge(&mut self, now: Time, key: &ServiceKey, flight: Flight, effects: &mut Vec<Effect>) {
-        let end = flight.end;
+    fn judge(&mut self, now: Time, key: &ServiceKey, pending: PendingSync, effects: &mut Vec<Effect>) {
+        let end = pending.end;
         if !end.good() {
             // What the sync was for is still to be written.
-            let carried = flight.trigger;
+            let carried = pending.trigger;
             self.index.change(key, |entry| {
                 entry.memory.settled = false;
                 entry.memory.carried = entry.memory.carried.into_iter().chain(carried).min();
@@ -244,11 +244,11 @@ impl Controller {
         };
         let topology = if service.spec.mode == Mode::Auto { "Auto" } else { "Disabled" };
         let traffic_distribution = service.traffic_distribution.as_deref().map_or("", known_distribution);
-        effects.push(Effect::Metric(Metric::Changed { count: flight.changes, topology, traffic_distribution }));
-        effects.push(Effect::Metric(Metric::Sync { result, duration: Some(now.since(flight.started_at)) }));
+        effects.push(Effect::Metric(Metric::Changed { count: pending.changes, topology, traffic_distribution }));
+        effects.push(Effect::Metric(Metric::Sync { result, duration: Some(now.since(pending.started_at)) }));
         if let Some(error) = error {
             let message = format!("Error updating Endpoint Slices for Service {}/{}: {error}", key.namespace, key.name);
-            effects.push(note(service, FAILED_TO_UPDATE, message));
+            effects.push(event(service, FAILED_TO_UPDATE, message));
         }
         if result == SyncResult::Success {
             self.retries.remove(key);
@@ -266,7 +266,7 @@ impl Controller {
     }
 }
 
-fn note(service: &ServiceRecord, reason: &'static str, message: String) -> Effect {
+fn event(service: &ServiceRecord, reason: &'static str, message: String) -> Effect {
     let object = ObjectReference {
         api_version: "v1".to_owned(),
         kind: "Service".to_owned(),
@@ -275,5 +275,5 @@ fn note(service: &ServiceRecord, reason: &'static str, message: String) -> Effec
         uid: service.uid.clone(),
         ..ObjectReference::default()
     };
-    Effect::Note(Note { object, type_: NoteType::Warning, reason, message })
+    Effect::Event(Event { object, type_: EventType::Warning, reason, message })
 }

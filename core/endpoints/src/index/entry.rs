@@ -16,7 +16,7 @@ use crate::index::names::Names;
 use crate::index::nodes::Nodes;
 use crate::index::slices::{Slices, StoredSlice};
 use crate::labels::owned_by;
-use crate::membership::{Standing, standing};
+use crate::membership::{Membership, membership};
 use crate::metrics::{Contribution, known_distribution};
 use crate::pod::PodRecord;
 use crate::ports::{PortCache, Ports};
@@ -50,13 +50,13 @@ pub(crate) struct Memory {
     /// When that sync began.
     pub(crate) synced_at: Option<Time>,
     /// Pods to look at again.
-    pub(crate) touched: BTreeMap<Arc<str>, Touch>,
+    pub(crate) touched: BTreeMap<Arc<str>, TouchedPod>,
     /// When the spec was first seen to change since that sync.
     pub(crate) spec_changed: Option<Time>,
     /// The trigger time of a sync that failed: what it was for is still to be written.
     pub(crate) carried: Option<Time>,
     /// Its endpoints.
-    pub(crate) members: Names<Member>,
+    pub(crate) members: Names<EndpointPod>,
     /// Its address families, in order.
     pub(crate) families: Vec<FamilyState>,
     /// Pods left out because their node is unknown.
@@ -68,7 +68,7 @@ pub(crate) struct Memory {
 
 /// A pod to look at again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+pub(crate) struct TouchedPod {
     /// Whether it is an endpoint now.
     pub(crate) member: bool,
     /// When that was last seen to change, or when the pod was first touched.
@@ -77,7 +77,7 @@ pub(crate) struct Touch {
 
 /// A pod that was an endpoint at the last sync.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct EndpointPod {
     pub(crate) id: u64,
     pub(crate) stamp: Stamp,
     /// Its endpoint in each family of the Service, in their order.
@@ -113,7 +113,7 @@ pub(crate) struct FamilyState {
 pub(crate) struct GroupState {
     pub(crate) members: BTreeSet<Arc<str>>,
     /// Its slices by their free room.
-    pub(crate) rooms: BTreeSet<(usize, Arc<str>)>,
+    pub(crate) by_free_places: BTreeSet<(usize, Arc<str>)>,
 }
 
 /// A slice to write, with what it will hold.
@@ -152,12 +152,12 @@ impl Entry {
     pub(crate) fn touch(&mut self, now: Time, name: &Arc<str>, pod: Option<&PodRecord>, nodes: &Nodes, settings: &Settings) {
         let Some(service) = &self.service else { return };
         let member = pod.is_some_and(|pod| {
-            standing(pod, service, nodes.fact(&pod.node), settings) == Standing::In
+            membership(pod, service, nodes.fact(&pod.node), settings) == Membership::In
                 && service.spec.families.iter().any(|&family| pod.address(family).is_some())
         });
-        let touch = self.memory.touched.entry(Arc::clone(name)).or_insert(Touch { member, changed_at: now });
+        let touch = self.memory.touched.entry(Arc::clone(name)).or_insert(TouchedPod { member, changed_at: now });
         if touch.member != member {
-            *touch = Touch { member, changed_at: now };
+            *touch = TouchedPod { member, changed_at: now };
         }
     }
 
@@ -231,7 +231,7 @@ impl Entry {
             && let Some(family) = family
         {
             let room = max.saturating_sub(draft.content.len());
-            self.memory.families[family].house(&draft.ports, room, Arc::clone(&name));
+            self.memory.families[family].add_slice(&draft.ports, room, Arc::clone(&name));
             for member in &draft.members {
                 if let Some(place) = self.memory.members.get_mut(member).and_then(|member| member.places[family].as_mut()) {
                     place.slice = Some(Arc::clone(&name));
@@ -303,9 +303,9 @@ impl FamilyState {
     }
 
     /// Adds a slice to a group.
-    pub(crate) fn house(&mut self, ports: &Arc<Ports>, room: usize, slice: Arc<str>) {
+    pub(crate) fn add_slice(&mut self, ports: &Arc<Ports>, room: usize, slice: Arc<str>) {
         let group = self.groups.entry(Arc::clone(ports)).or_default();
-        group.rooms.insert((room, slice));
+        group.by_free_places.insert((room, slice));
         if group.members.is_empty() {
             self.unwanted.insert(Arc::clone(ports));
         }

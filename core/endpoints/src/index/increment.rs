@@ -12,15 +12,15 @@ use machine::Time;
 
 use crate::content::{Content, Edit};
 use crate::index::Scope;
-use crate::index::entry::{self, Draft, FamilyState, Member, Memory, Outcome, Place, Touch};
+use crate::index::entry::{self, Draft, EndpointPod, FamilyState, Memory, Outcome, Place, TouchedPod};
 use crate::index::slices::Slices;
-use crate::membership::{Standing, record, standing};
+use crate::membership::{Membership, membership, record};
 use crate::pod::PodRecord;
 use crate::ports::Ports;
 use crate::record::Record;
 use crate::render;
 use crate::service::ServiceRecord;
-use crate::transitions::{Churn, State};
+use crate::transitions::{Churn, EndpointState};
 use crate::trigger_time::{Stamp, change_time};
 
 /// What changes in one family.
@@ -88,7 +88,7 @@ struct Change<'a, 's> {
 
 impl Change<'_, '_> {
     /// Compares a pod with what it was at the last sync; returns the time of what changed.
-    fn apply(mut self, pod: Arc<str>, record: Option<&PodRecord>, touch: Touch, previous: Time) -> Option<Time> {
+    fn apply(mut self, pod: Arc<str>, record: Option<&PodRecord>, touch: TouchedPod, previous: Time) -> Option<Time> {
         let wanted = record.and_then(|record| self.wanted(&pod, record));
         if record.is_none() {
             self.memory.skipped.remove(&pod);
@@ -113,7 +113,7 @@ impl Change<'_, '_> {
             None => {
                 self.memory.next_id += 1;
                 let id = self.memory.next_id;
-                self.memory.members.insert(Arc::clone(&pod), Member { id, stamp, places: [None, None] });
+                self.memory.members.insert(Arc::clone(&pod), EndpointPod { id, stamp, places: [None, None] });
                 (id, [None, None])
             }
         };
@@ -127,13 +127,13 @@ impl Change<'_, '_> {
     /// Returns what a selected pod wants to be listed as, `None` if it is no endpoint.
     fn wanted(&mut self, name: &Arc<str>, pod: &PodRecord) -> Option<Wanted> {
         let node = self.scope.nodes.fact(&pod.node);
-        let standing = standing(pod, self.service, node, self.scope.settings);
-        if standing == Standing::NodeUnknown {
+        let membership = membership(pod, self.service, node, self.scope.settings);
+        if membership == Membership::NodeUnknown {
             self.memory.skipped.insert(Arc::clone(name));
         } else {
             self.memory.skipped.remove(name);
         }
-        if standing != Standing::In {
+        if membership != Membership::In {
             return None;
         }
         let mut records = [None, None];
@@ -160,7 +160,7 @@ impl Change<'_, '_> {
         let edits = &mut self.edits[place];
         let max = self.scope.settings.max_endpoints_per_slice;
         let publish = self.service.spec.publish_not_ready;
-        let state_of = |record: &Record| State::of(&record.conditions, publish);
+        let state_of = |record: &Record| EndpointState::of(&record.conditions, publish);
         if let (Some(current), Some((wanted, ports))) = (&mut *current, &wanted)
             && current.record.same_identity(wanted)
             && current.ports == **ports
@@ -178,10 +178,10 @@ impl Change<'_, '_> {
         if let Some(current) = current.take() {
             edits.edit(&current, self.slices).remove(id);
             state.leave(&current.ports, pod, max);
-            edits.churn.count(state_of(&current.record), State::Absent);
+            edits.churn.count(state_of(&current.record), EndpointState::Absent);
         }
         if let Some((wanted, ports)) = wanted {
-            edits.churn.count(State::Absent, state_of(&wanted));
+            edits.churn.count(EndpointState::Absent, state_of(&wanted));
             state.join(ports, Arc::clone(pod), max);
             edits.groups.entry(Arc::clone(ports)).or_default().left.push(Arc::clone(pod));
             *current = Some(Place { record: Arc::new(wanted), ports: Arc::clone(ports), slice: None });
@@ -227,7 +227,7 @@ impl<'s> Pack<'_, 's> {
             match self.placeholder(&deletes) {
                 Some(kept) => {
                     deletes.retain(|name| *name != kept);
-                    self.house(&Arc::default(), 0, &kept);
+                    self.add_slice(&Arc::default(), 0, &kept);
                 }
                 None => news.push(New { ports: Arc::default(), edit: Edit::default(), members: Vec::new() }),
             }
@@ -237,7 +237,7 @@ impl<'s> Pack<'_, 's> {
             match news.pop() {
                 Some(new) => {
                     new.members.iter().for_each(|pod| self.settle(pod, &name));
-                    self.house(&new.ports, new.edit.len(), &name);
+                    self.add_slice(&new.ports, new.edit.len(), &name);
                     written.insert(name, (new.ports, new.edit));
                 }
                 None => deleted.push(name),
@@ -258,7 +258,7 @@ impl<'s> Pack<'_, 's> {
         let mut vanished = BTreeSet::new();
         for ports in std::mem::take(&mut state.unwanted) {
             let group = state.groups.remove(&ports).expect("unwanted groups are known");
-            vanished.extend(group.rooms.into_iter().map(|(_, name)| name));
+            vanished.extend(group.by_free_places.into_iter().map(|(_, name)| name));
             vanished.extend(edits.groups.remove(&ports).into_iter().flat_map(|edits| edits.slices.into_keys()));
         }
         vanished
@@ -294,7 +294,7 @@ impl<'s> Pack<'_, 's> {
                     .groups
                     .get_mut(ports)
                     .expect("a known slice has its group")
-                    .rooms
+                    .by_free_places
                     .remove(&(room, Arc::clone(&name)));
                 deletes.push(name);
                 continue;
@@ -329,9 +329,9 @@ impl<'s> Pack<'_, 's> {
         let max = self.scope.settings.max_endpoints_per_slice;
         let (before, after) = (max.saturating_sub(content(self.slices, slice).len()), max.saturating_sub(len));
         if before != after {
-            let rooms = &mut self.state().groups.get_mut(ports).expect("a known slice has its group").rooms;
-            rooms.remove(&(before, Arc::clone(slice)));
-            rooms.insert((after, Arc::clone(slice)));
+            let by_free_places = &mut self.state().groups.get_mut(ports).expect("a known slice has its group").by_free_places;
+            by_free_places.remove(&(before, Arc::clone(slice)));
+            by_free_places.insert((after, Arc::clone(slice)));
         }
     }
 
@@ -342,7 +342,7 @@ impl<'s> Pack<'_, 's> {
             return None;
         }
         let group = self.state().groups.get(ports).expect("it has members");
-        group.rooms.range((count, Arc::from(""))..).next().map(|(_, name)| Arc::clone(name))
+        group.by_free_places.range((count, Arc::from(""))..).next().map(|(_, name)| Arc::clone(name))
     }
 
     /// Returns the first slice that already is the placeholder; labels and owner are right in a settled Service.
@@ -369,9 +369,9 @@ impl<'s> Pack<'_, 's> {
         member.places[self.place].as_mut().expect("it is to be placed").slice = Some(Arc::clone(slice));
     }
 
-    fn house(&mut self, ports: &Arc<Ports>, len: usize, slice: &Arc<str>) {
+    fn add_slice(&mut self, ports: &Arc<Ports>, len: usize, slice: &Arc<str>) {
         let room = self.scope.settings.max_endpoints_per_slice.saturating_sub(len);
-        self.state().house(ports, room, Arc::clone(slice));
+        self.state().add_slice(ports, room, Arc::clone(slice));
     }
 
     /// Turns what was decided into writes.

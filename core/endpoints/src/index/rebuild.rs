@@ -9,7 +9,7 @@ use machine::Time;
 use crate::content::Edit;
 use crate::desired::{Desired, desired};
 use crate::index::Scope;
-use crate::index::entry::{Draft, Entry, FamilyState, Member, Outcome, Place};
+use crate::index::entry::{Draft, EndpointPod, Entry, FamilyState, Outcome, Place};
 use crate::index::slices::Body;
 use crate::plan::{Observed, Plan, Slice, plan_service};
 use crate::pod::PodRecord;
@@ -18,7 +18,7 @@ use crate::service::ServiceRecord;
 use crate::trigger_time::{Stamp, change_time};
 
 /// A member for every selected pod, by ordinal; those without a place are no endpoints.
-type Members = Vec<(Arc<str>, Member)>;
+type Members = Vec<(Arc<str>, EndpointPod)>;
 
 impl Entry {
     /// Recomputes the Service and returns what must be written. From here on it is settled, as long as the writes succeed.
@@ -85,7 +85,7 @@ impl Entry {
     fn remember(&mut self, selected: &[&PodRecord], desired: &Desired, scope: &Scope<'_>) -> Members {
         let memory = &mut self.memory;
         let member = |(id, pod): (u64, &&PodRecord)| {
-            (Arc::clone(&pod.name), Member { id, stamp: Stamp::from(*pod), places: [None, None] })
+            (Arc::clone(&pod.name), EndpointPod { id, stamp: Stamp::from(*pod), places: [None, None] })
         };
         let mut members: Members = (0..).zip(selected).map(member).collect();
         memory.next_id = members.len() as u64;
@@ -107,7 +107,7 @@ impl Entry {
         members
     }
 
-    /// Keeps a slice as it is and notes the text that we would send for it.
+    /// Keeps a slice as it is and events the text that we would send for it.
     fn keep(&mut self, service: &ServiceRecord, slice: &Slice, members: &mut Members, scope: &Scope<'_>) {
         let content = Edit::packed(&slice.packed, &service.namespace, service.spec.mode).content();
         let name = self.settle(slice, members, scope);
@@ -156,7 +156,7 @@ impl Entry {
         let room = scope.settings.max_endpoints_per_slice.saturating_sub(slice.packed.records.len());
         let state = self.family(slice.family);
         state.slices += 1;
-        state.house(&slice.packed.ports, room, Arc::clone(&name));
+        state.add_slice(&slice.packed.ports, room, Arc::clone(&name));
         let place = self.memory.families.iter().position(|state| state.family == slice.family).expect("found just above");
         for record in &slice.packed.records {
             let (_, member) = &mut members[record.ordinal as usize];

@@ -7,7 +7,7 @@ use endpoints::Config;
 use endpoints::controller::{Effect, FAILED_TO_UPDATE, HINTS_DISABLED, Input, Resource};
 use endpoints::hints::TOPOLOGY_MODE;
 use endpoints::metrics::{Metric, SyncResult};
-use endpoints::transitions::State;
+use endpoints::transitions::EndpointState;
 use machine::Machine;
 use serde_json::{Value, json};
 
@@ -108,9 +108,9 @@ fn a_graceful_deletion_is_counted_step_by_step() {
     };
     let counted: Vec<_> = world.metrics().into_iter().filter_map(transition).collect();
     let expected = [
-        (State::Ready, State::TerminatingServing, 1),
-        (State::TerminatingServing, State::TerminatingNotServing, 1),
-        (State::TerminatingNotServing, State::Absent, 1),
+        (EndpointState::Ready, EndpointState::TerminatingServing, 1),
+        (EndpointState::TerminatingServing, EndpointState::TerminatingNotServing, 1),
+        (EndpointState::TerminatingNotServing, EndpointState::Absent, 1),
     ];
     assert_eq!(counted, expected);
     assert_eq!(world.controller.gauges().published.iter().sum::<usize>(), 1);
@@ -146,7 +146,7 @@ fn a_conflict_waits_for_newer_news_and_is_nobodys_event() {
     assert_eq!(world.writes_done(), (0, 1, 0), "the event that makes the view current starts the sync");
     assert_eq!(world.slices["web-0001"]["metadata"]["annotations"]["somebody"], json!("else"));
     assert_eq!(results(&mut world), ["success"]);
-    assert_eq!(world.notes(), []);
+    assert_eq!(world.events(), []);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_slice_that_is_gone_is_made_again_at_once() {
     world.meddle("web-0001", None);
     world.put_pod(unready("p1", "1970-01-12T13:46:40Z"));
     assert_eq!(world.writes_done(), (1, 0, 0));
-    assert_eq!(world.notes(), []);
+    assert_eq!(world.events(), []);
     world.deliver_events();
     world.pass(SECOND * 5);
     assert_eq!((world.writes_done(), world.slices.len()), ((0, 0, 0), 1));
@@ -185,7 +185,7 @@ fn a_refused_write_does_not_stop_the_others_but_holds_back_deletes() {
     world.faults.push_back(Fault::Refused);
     world.pass(SECOND);
     assert_eq!(world.writes_done(), (0, 1, 0));
-    let [(reason, message)] = world.notes().try_into().unwrap();
+    let [(reason, message)] = world.events().try_into().unwrap();
     assert_eq!(reason, FAILED_TO_UPDATE);
     assert!(message.contains("default/web") && message.contains("web-0001") && message.contains("refused"), "{message}");
     world.pass(Duration::from_millis(999));
@@ -237,7 +237,7 @@ fn a_namespace_that_goes_ends_the_sync_without_error() {
     world.faults.push_back(Fault::NamespaceTerminating);
     world.start();
     assert_eq!(results(&mut world), ["success"]);
-    assert_eq!(world.notes(), []);
+    assert_eq!(world.events(), []);
     world.pass(SECOND * 3_000);
     assert_eq!(world.writes_done(), (0, 0, 0));
 }
@@ -268,7 +268,7 @@ fn a_pod_on_an_unknown_node_waits_for_it() {
     world.put_pod(stray);
     assert_eq!(world.writes_done(), (0, 0, 0));
     assert_eq!(results(&mut world), ["error"]);
-    let [(reason, message)] = world.notes().try_into().unwrap();
+    let [(reason, message)] = world.events().try_into().unwrap();
     assert!(reason == FAILED_TO_UPDATE && message.contains("p2"), "{message}");
     world.put_node("n2", Some("zb"));
     assert_eq!(world.writes_done(), (0, 1, 0));
@@ -298,11 +298,11 @@ fn hints_by_share_are_refused_once() {
     auto["metadata"]["annotations"] = json!({TOPOLOGY_MODE: "Auto"});
     world.put_service(auto.clone());
     world.put_pod(pod("p2"));
-    let [(reason, _)] = world.notes().try_into().unwrap();
+    let [(reason, _)] = world.events().try_into().unwrap();
     assert_eq!(reason, HINTS_DISABLED);
     world.put_service(service());
     world.put_service(auto);
-    assert_eq!(world.notes().len(), 1);
+    assert_eq!(world.events().len(), 1);
 }
 
 #[test]

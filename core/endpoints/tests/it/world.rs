@@ -440,15 +440,15 @@ impl World {
         assert!(self.got.is_empty(), "syncs without an end: {:?}", self.got.keys());
     }
 
-    /// Returns the notes that were written, and forgets them.
-    pub(crate) fn notes(&mut self) -> Vec<(&'static str, String)> {
-        let notes = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Note(note) => Some((note.reason, note.message.clone())),
+    /// Returns the events that were written, and forgets them.
+    pub(crate) fn events(&mut self) -> Vec<(&'static str, String)> {
+        let events = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Event(event) => Some((event.reason, event.message.clone())),
             _ => None,
         });
-        let notes = notes.collect();
-        self.effects.retain(|effect| !matches!(effect, Effect::Note(_)));
-        notes
+        let events = events.collect();
+        self.effects.retain(|effect| !matches!(effect, Effect::Event(_)));
+        events
     }
 
     /// Returns the measurements, and forgets them.

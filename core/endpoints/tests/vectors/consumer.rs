@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::endpointslice::{Endpoint, EndpointConditions, EndpointHints, ForName};
 use api::{EndpointSlice, Service};
 use endpoints::hints::Mode;
-use endpoints::pack::{Fate, Frame, Group, Stored, pack};
+use endpoints::pack::{Frame, Group, SliceChange, Stored, pack};
 use endpoints::record::Record;
 use endpoints::usable::{NilServing, Options, Policy};
 use endpoints::{Settings, usable_endpoints};
@@ -119,9 +119,9 @@ pub(crate) fn hints(case: HintsCase) -> Verdict {
     let slice = Stored { ports: Arc::default(), endpoints: &stored, owned: true, labelled: !given.slice_changed_otherwise };
     let frame = Frame { namespace: "default", settings: &settings, mode, deleting: false };
     let packing = pack(&[slice], &[group], frame);
-    let (write, after) = match &packing.fates[0] {
-        Fate::Update(packed) => (true, packed.records.iter().map(|record| record.endpoint("default", mode)).collect()),
-        Fate::Unchanged(_) => (false, stored.clone()),
+    let (write, after) = match &packing.changes[0] {
+        SliceChange::Update(packed) => (true, packed.records.iter().map(|record| record.endpoint("default", mode)).collect()),
+        SliceChange::Unchanged(_) => (false, stored.clone()),
         other => return Err(format!("unexpected {other:?}")),
     };
     let hints: Value = after.iter().map(|endpoint: &Endpoint| names_of(endpoint.hints.as_ref())).collect();

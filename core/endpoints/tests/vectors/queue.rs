@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::{Pod, Timestamp};
 use endpoints::matching::Selectors;
 use endpoints::pod::PodRecord;
-use endpoints::requeue::{Belonging, Delays, PodChange, node_queues, slice_services};
+use endpoints::requeue::{Delays, PodChange, SliceOwner, node_queues, slice_services};
 use endpoints::tracker::Tracker;
 use endpoints::trigger_time::{Seen, Stamp, TriggerTimes};
 use machine::Time;
@@ -105,8 +105,8 @@ struct SliceGiven {
 }
 
 impl SliceGiven {
-    fn belonging(&self) -> Belonging<'_> {
-        Belonging {
+    fn belonging(&self) -> SliceOwner<'_> {
+        SliceOwner {
             service: self.service.as_deref().unwrap_or_default(),
             managed_by: self.managed_by.as_deref().unwrap_or_default(),
         }

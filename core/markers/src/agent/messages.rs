@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::marker::{NodePodProbe, NodePodProbeStatus, ProbeState};
-use api::{Note, Verb, Write, WriteError};
+use api::{Event, Verb, Write, WriteError};
 use machine::Time;
 use probe::Outcome;
 use serde_json::json;
@@ -142,7 +142,7 @@ pub enum Effect {
     /// Write the status ([`status_write`]) and tell how it ended with [`Input::Written`].
     Write(Box<NodePodProbeStatus>),
     /// Write an event.
-    Note(Note),
+    Event(Event),
 }
 
 /// Returns the request that writes the status of a node.

@@ -52,7 +52,7 @@ impl Reported {
 
 /// What came of telling something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ReportResult {
     /// Nothing is new.
     Nothing,
     /// It waits for the bucket.
@@ -81,7 +81,7 @@ impl Reports {
     }
 
     /// Takes a settled state with its text.
-    pub(super) fn tell(&mut self, now: Time, state: ProbeState, text: &str) -> Told {
+    pub(super) fn tell(&mut self, now: Time, state: ProbeState, text: &str) -> ReportResult {
         let text = cut(text, MESSAGE_BYTES_MAX);
         match &self.last {
             Some(last) if last.state == state => {
@@ -89,38 +89,38 @@ impl Reports {
                     // A text that returns to the reported one cancels what waits.
                     self.waiting = None;
                     if now.since(last.at) < REPEAT_AFTER {
-                        return Told::Nothing;
+                        return ReportResult::Nothing;
                     }
                 } else {
                     let was_waiting = self.waiting.replace(text.to_owned()).is_some();
                     return match self.release(now) {
-                        Told::Nothing if !was_waiting => Told::Waiting,
-                        told => told,
+                        ReportResult::Nothing if !was_waiting => ReportResult::Waiting,
+                        result => result,
                     };
                 }
                 self.report(now, state, text.to_owned());
-                Told::Again
+                ReportResult::Again
             }
             _ => {
                 self.waiting = None;
                 self.report(now, state, text.to_owned());
-                Told::Changed
+                ReportResult::Changed
             }
         }
     }
 
     /// Reports the text that waits, if the bucket allows it now.
-    pub(super) fn release(&mut self, now: Time) -> Told {
-        let Some(last) = &self.last else { return Told::Nothing };
+    pub(super) fn release(&mut self, now: Time) -> ReportResult {
+        let Some(last) = &self.last else { return ReportResult::Nothing };
         let state = last.state;
         match self.waiting.take() {
             Some(text) if self.bucket.take(now) => {
                 self.report(now, state, text);
-                Told::Again
+                ReportResult::Again
             }
             kept => {
                 self.waiting = kept;
-                Told::Nothing
+                ReportResult::Nothing
             }
         }
     }
@@ -171,15 +171,15 @@ mod tests {
     #[test]
     fn a_text_that_returns_cancels_what_waits() {
         let (mut reports, at) = (Reports::default(), Time::from_secs);
-        assert_eq!(reports.tell(at(1), ProbeState::Failed, "0"), Told::Changed);
+        assert_eq!(reports.tell(at(1), ProbeState::Failed, "0"), ReportResult::Changed);
         for text in ["1", "2", "3", "4", "5"] {
-            assert_eq!(reports.tell(at(1), ProbeState::Failed, text), Told::Again);
+            assert_eq!(reports.tell(at(1), ProbeState::Failed, text), ReportResult::Again);
         }
-        assert_eq!(reports.tell(at(2), ProbeState::Failed, "6"), Told::Waiting);
+        assert_eq!(reports.tell(at(2), ProbeState::Failed, "6"), ReportResult::Waiting);
         assert_eq!(reports.deadline(), Some(at(31)));
-        assert_eq!(reports.tell(at(3), ProbeState::Failed, "5"), Told::Nothing);
+        assert_eq!(reports.tell(at(3), ProbeState::Failed, "5"), ReportResult::Nothing);
         assert_eq!(reports.deadline(), None);
-        assert_eq!(reports.release(at(100)), Told::Nothing);
+        assert_eq!(reports.release(at(100)), ReportResult::Nothing);
     }
 
     #[test]

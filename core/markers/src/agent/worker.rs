@@ -13,13 +13,13 @@ use probe::timing::handler_of;
 use probe::{Defaults, NodePolicy, Outcome, Progress, Run, Schedule, Timing};
 use serde::Deserialize;
 
-use super::reports::{Reports, Told};
+use super::reports::{ReportResult, Reports};
 use super::{Finished, Instance, Runtime};
 use crate::same_probe;
 
 /// What an outcome counts as; errors are counted apart from failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ResultKind {
     Success,
     Failure,
     Error,
@@ -47,7 +47,7 @@ pub(super) struct Worker {
     pub(super) reports: Reports,
     /// What began before is not listened to.
     since: Time,
-    run: Run<Kind>,
+    run: Run<ResultKind>,
     /// The instance has reached success.
     reached: bool,
     /// The instance that it counts for; unknown before one was seen, and after a restart of the agent.
@@ -150,16 +150,16 @@ impl Worker {
     }
 
     /// Takes news of the container. Returns what is told, and whether a running attempt is abandoned.
-    pub(super) fn container(&mut self, now: Time, instance: &Instance) -> (Told, bool) {
+    pub(super) fn container(&mut self, now: Time, instance: &Instance) -> (ReportResult, bool) {
         if instance.runtime != Runtime::Running {
             if instance.id.is_none() {
-                return (Told::Nothing, false);
+                return (ReportResult::Nothing, false);
             }
             let abandoned = self.forget(now);
             self.id = instance.id.clone();
             // Silent if it failed before, whatever the reason was.
             if self.reports.state() == Some(ProbeState::Failed) {
-                return (Told::Nothing, abandoned);
+                return (ReportResult::Nothing, abandoned);
             }
             let text = format!("container \"{}\" is not running", self.entry.container_name);
             return (self.reports.tell(now, ProbeState::Failed, &text), abandoned);
@@ -171,7 +171,7 @@ impl Worker {
             (None, None) => false,
         };
         self.id = instance.id.clone();
-        if other { self.reset(now, "") } else { (Told::Nothing, false) }
+        if other { self.reset(now, "") } else { (ReportResult::Nothing, false) }
     }
 
     /// Takes another version of the entry or address; `instance` is that of the container which the entry names now.
@@ -182,7 +182,7 @@ impl Worker {
         ip: &str,
         instance: Option<&Instance>,
         node: &NodePolicy,
-    ) -> (EntryChange, Told, bool) {
+    ) -> (EntryChange, ReportResult, bool) {
         let refused = self.refusal();
         if *self.ip != *ip {
             self.ip = ip.into();
@@ -193,13 +193,13 @@ impl Worker {
             change = EntryChange::Question;
         }
         if change == EntryChange::None {
-            return (change, Told::Nothing, false);
+            return (change, ReportResult::Nothing, false);
         }
         self.entry = entry.clone();
         (self.probe, self.timing) = read(entry, &node.gates);
         if change == EntryChange::Question {
-            let (told, abandoned) = self.question_changed(now, instance);
-            return (change, told, abandoned);
+            let (result, abandoned) = self.question_changed(now, instance);
+            return (change, result, abandoned);
         }
         if self.launched || self.schedule.running().is_some() {
             self.schedule.shorten(self.period(node));
@@ -207,10 +207,10 @@ impl Worker {
             // Nothing was asked yet: the delay is counted anew when the gate opens again.
             self.schedule.stop();
         }
-        (change, Told::Nothing, false)
+        (change, ReportResult::Nothing, false)
     }
 
-    fn question_changed(&mut self, now: Time, instance: Option<&Instance>) -> (Told, bool) {
+    fn question_changed(&mut self, now: Time, instance: Option<&Instance>) -> (ReportResult, bool) {
         self.id = instance.and_then(|instance| instance.id.clone());
         if let Some(why) = self.refusal() {
             return self.reset(now, &format!("probe error: {why}"));
@@ -223,21 +223,21 @@ impl Worker {
     }
 
     /// Tells why the entry is not run, if it is not.
-    pub(super) fn tell_refusal(&mut self, now: Time) -> Told {
+    pub(super) fn tell_refusal(&mut self, now: Time) -> ReportResult {
         match self.refusal() {
             Some(why) => self.reports.tell(now, ProbeState::Unknown, &format!("probe error: {why}")),
-            None => Told::Nothing,
+            None => ReportResult::Nothing,
         }
     }
 
     /// Forgets what was counted and what runs; the state becomes Unknown if another one was reported.
-    fn reset(&mut self, now: Time, text: &str) -> (Told, bool) {
+    fn reset(&mut self, now: Time, text: &str) -> (ReportResult, bool) {
         let abandoned = self.forget(now);
-        let told = match self.reports.state() {
-            None | Some(ProbeState::Unknown) if text.is_empty() => Told::Nothing,
+        let result = match self.reports.state() {
+            None | Some(ProbeState::Unknown) if text.is_empty() => ReportResult::Nothing,
             _ => self.reports.tell(now, ProbeState::Unknown, text),
         };
-        (told, abandoned)
+        (result, abandoned)
     }
 
     fn forget(&mut self, now: Time) -> bool {
@@ -253,31 +253,31 @@ impl Worker {
         end: &Finished,
         instance: Option<&Instance>,
         node: &NodePolicy,
-    ) -> Option<(Told, bool)> {
+    ) -> Option<(ReportResult, bool)> {
         let current = instance.filter(|instance| instance.runtime == Runtime::Running)?;
         if current.id.as_deref() != Some(end.container_id.as_str()) || end.began < self.since {
             return None;
         }
-        let told = self.count(now, end.outcome, &end.message);
+        let result = self.count(now, end.outcome, &end.message);
         let attempt = self.schedule.running().and_then(|attempt| self.schedule.finish(attempt.id));
         let period = self.period(node);
         let overran = attempt.is_some_and(|attempt| self.schedule.follow(now, attempt, period));
-        Some((told, overran))
+        Some((result, overran))
     }
 
-    fn count(&mut self, now: Time, outcome: Outcome, text: &str) -> Told {
+    fn count(&mut self, now: Time, outcome: Outcome, text: &str) -> ReportResult {
         let (kind, state, threshold) = match outcome.succeeded() {
-            Some(true) => (Kind::Success, ProbeState::Succeeded, self.timing.success_threshold),
-            Some(false) => (Kind::Failure, ProbeState::Failed, self.timing.failure_threshold),
-            None => (Kind::Error, ProbeState::Unknown, self.timing.failure_threshold),
+            Some(true) => (ResultKind::Success, ProbeState::Succeeded, self.timing.success_threshold),
+            Some(false) => (ResultKind::Failure, ProbeState::Failed, self.timing.failure_threshold),
+            None => (ResultKind::Error, ProbeState::Unknown, self.timing.failure_threshold),
         };
         if self.run.count(kind) < threshold {
-            return Told::Nothing;
+            return ReportResult::Nothing;
         }
-        self.reached |= kind == Kind::Success;
+        self.reached |= kind == ResultKind::Success;
         match kind {
-            Kind::Error => self.reports.tell(now, state, &format!("probe error: {text}")),
-            Kind::Success | Kind::Failure => self.reports.tell(now, state, text),
+            ResultKind::Error => self.reports.tell(now, state, &format!("probe error: {text}")),
+            ResultKind::Success | ResultKind::Failure => self.reports.tell(now, state, text),
         }
     }
 }

@@ -55,8 +55,8 @@ impl Cache {
             changes.nodes.insert(node.clone());
         }
         self.deselect(key, node, &entry.markers, changes);
-        for trouble in &entry.skips {
-            self.troubles.remove(trouble, key);
+        for problem in &entry.skips {
+            self.problems.remove(problem, key);
         }
         for marker in entry.marked.markers() {
             let marker = Key::new(&key.namespace, marker);
@@ -102,7 +102,7 @@ impl Cache {
         }
         let old_skips = std::mem::replace(&mut entry.skips, skips.clone());
         let old_markers = std::mem::replace(&mut entry.markers, markers.clone());
-        self.troubles.replace(key, &old_skips, &skips);
+        self.problems.replace(key, &old_skips, &skips);
         changes.markers.extend(skips.difference(&old_skips).map(|(marker, _)| marker.clone()));
         let gone: Vec<Key> = old_markers.iter().filter(|marker| !markers.contains(marker)).cloned().collect();
         self.deselect(key, &node, &gone, changes);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::marker::{MARKER_FINALIZER, PodProbeMarker};
 use api::write::reference;
-use api::{Note, NoteType, Verb, Write, WriteError};
+use api::{Event, EventType, Verb, Write, WriteError};
 use machine::Time;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use super::{COALESCE, Controller, Effect, RETRY, Target};
 use crate::cache::MarkerEntry;
 use crate::{Key, Reason};
 
-/// How long troubles are gathered before they are told, so that the number of pods is right.
+/// How long problems are gathered before they are told, so that the number of pods is right.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
 /// The same request again so soon means that a server accepts but does not keep it.
 const REPEAT_AFTER: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ impl Controller {
             work.about = (metadata.uid.clone(), metadata.generation);
             (work.noted, work.note_at) = (BTreeSet::new(), None);
         }
-        self.note_troubles(now, &key, &mut work, effects);
+        self.record_problems(now, &key, &mut work, effects);
         let entry = &self.cache.markers[&key];
         if let Some(write) = self.marker_request(&key, entry) {
             match &work.sent {
@@ -106,11 +106,11 @@ impl Controller {
         self.markers.schedule(key.clone(), work.blocked_until.unwrap_or(now));
     }
 
-    /// Tells each kind of trouble once for each generation of a marker.
-    fn note_troubles(&mut self, now: Time, key: &Key, work: &mut MarkerWork, effects: &mut Vec<Effect>) {
+    /// Tells each kind of problem once for each generation of a marker.
+    fn record_problems(&mut self, now: Time, key: &Key, work: &mut MarkerWork, effects: &mut Vec<Effect>) {
         let all = [Reason::InvalidProbe, Reason::ProbeTargetMissing, Reason::ConditionTypeConflict, Reason::MarkConflict];
         let pending = |reason: &Reason| {
-            let pods = self.cache.troubles.count(&(key.clone(), *reason));
+            let pods = self.cache.problems.count(&(key.clone(), *reason));
             (pods > 0 && !work.noted.contains(reason)).then_some((*reason, pods))
         };
         let pending: Vec<(Reason, usize)> = all.iter().filter_map(pending).collect();
@@ -126,7 +126,7 @@ impl Controller {
         for (reason, pods) in pending {
             let object = reference::<PodProbeMarker>(&key.namespace, &key.name, &marker.metadata.uid);
             let message = message(marker, reason, pods);
-            effects.push(Effect::Note(Note { object, type_: NoteType::Warning, reason: reason.name(), message }));
+            effects.push(Effect::Event(Event { object, type_: EventType::Warning, reason: reason.name(), message }));
             work.noted.insert(reason);
         }
         work.note_at = None;

@@ -27,7 +27,7 @@ pub(super) struct PodWork {
     /// The last request; the same one again so soon means that somebody undoes it.
     sent: Option<Write>,
     /// The bookkeeping that completes a removal of conditions.
-    unbooked: Option<Marked>,
+    unrecorded: Option<Marked>,
     failures: u32,
     conflicts: BTreeSet<(Key, Reason)>,
 }
@@ -44,7 +44,7 @@ impl Controller {
         let Some(entry) = self.cache.pods.get(&key) else { return self.forget_pod(&key) };
         let mut work = self.pod_work.remove(&key).unwrap_or_default();
         if work.uid != entry.pod.metadata.uid {
-            self.cache.troubles.replace(&key, &work.conflicts, &BTreeSet::new());
+            self.cache.problems.replace(&key, &work.conflicts, &BTreeSet::new());
             work =
                 PodWork { uid: entry.pod.metadata.uid.clone(), trigger: work.trigger, since: work.since, ..PodWork::default() };
         }
@@ -58,10 +58,10 @@ impl Controller {
             let markers = self.cache.markers_in(&key.namespace);
             mark(&entry.pod, &markers, &results, &entry.marked, work.trigger.unwrap_or(Trigger::Pod), ago)
         };
-        let request = request(&entry.pod, &entry.marked, &marking, &mut work.unbooked);
+        let request = request(&entry.pod, &entry.marked, &marking, &mut work.unrecorded);
         let fresh_conflicts: Vec<Key> =
             marking.conflicts.difference(&work.conflicts).map(|(marker, _)| marker.clone()).collect();
-        self.cache.troubles.replace(&key, &work.conflicts, &marking.conflicts);
+        self.cache.problems.replace(&key, &work.conflicts, &marking.conflicts);
         work.conflicts = marking.conflicts;
         if let Some(after) = marking.defer {
             self.put_off(now + after, &key, &mut work);
@@ -104,7 +104,7 @@ impl Controller {
 
     fn forget_pod(&mut self, key: &Key) {
         if let Some(work) = self.pod_work.remove(key) {
-            self.cache.troubles.replace(key, &work.conflicts, &BTreeSet::new());
+            self.cache.problems.replace(key, &work.conflicts, &BTreeSet::new());
         }
     }
 
@@ -125,7 +125,7 @@ impl Controller {
             }
             // The pod is gone or another one, or does not accept it: the next change of the pod will be looked at.
             Some(_) => {
-                (work.trigger, work.since, work.sent, work.unbooked) = (None, None, None, None);
+                (work.trigger, work.since, work.sent, work.unrecorded) = (None, None, None, None);
                 return;
             }
         };
@@ -138,22 +138,22 @@ impl Controller {
             let entry = &self.cache.pods[key];
             let markers = self.cache.markers_in(&key.namespace);
             let marking = mark(&entry.pod, &markers, &self.cache.results(entry), &entry.marked, Trigger::Marker, None);
-            let unbooked = self.pod_work.get(key).is_some_and(|work| work.unbooked.is_some());
-            marking.is_empty() && !unbooked && !self.pods.is_busy(key)
+            let unrecorded = self.pod_work.get(key).is_some_and(|work| work.unrecorded.is_some());
+            marking.is_empty() && !unrecorded && !self.pods.is_busy(key)
         };
         self.cache.marked_by.get(marker).all(settled)
     }
 }
 
-/// Returns the next request for a pod. `unbooked`: the bookkeeping that is still owed after a removal of conditions.
-fn request(pod: &Pod, marked: &Marked, marking: &Marking, unbooked: &mut Option<Marked>) -> Option<Write> {
+/// Returns the next request for a pod. `unrecorded`: the bookkeeping that is still owed after a removal of conditions.
+fn request(pod: &Pod, marked: &Marked, marking: &Marking, unrecorded: &mut Option<Marked>) -> Option<Write> {
     let to = |verb| Write::to::<Pod>(&pod.metadata.namespace, &pod.metadata.name, verb);
     if !marking.remove_conditions.is_empty() {
-        *unbooked = Some(marking.marked.clone());
+        *unrecorded = Some(marking.marked.clone());
         let removals = marking.remove_conditions.iter().map(|type_| json!({"$patch": "delete", "type": type_}));
         return Some(to(conditions_patch(pod, removals.collect())).status());
     }
-    let owed = unbooked.take();
+    let owed = unrecorded.take();
     let booked = if marking.is_empty() { owed.unwrap_or_else(|| marked.clone()) } else { marking.marked.clone() };
     if !marking.labels.is_empty() || !marking.annotations.is_empty() || booked != *marked {
         return Some(to(metadata_patch(pod, marking, marked, &booked)));

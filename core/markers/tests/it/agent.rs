@@ -46,7 +46,7 @@ fn key(entry: &str) -> WorkerKey {
 fn the_pods_own_address_is_no_other_host() {
     let tcp = |host: &str| json!({"tcpSocket": {"port": 80, "host": host}, "periodSeconds": 1});
     let http = |host: &str| json!({"httpGet": {"port": 80, "host": host}, "periodSeconds": 1});
-    let said = |effects: &[Effect]| -> Vec<String> {
+    let outputs = |effects: &[Effect]| -> Vec<String> {
         let message = |effect: &Effect| match effect {
             Effect::Reported { worker, message, .. } => Some(format!("{}: {message}", worker.entry)),
             Effect::Launch(launch) => Some(format!("{}: launched to {}", launch.worker.entry, launch.ip)),
@@ -58,7 +58,7 @@ fn the_pods_own_address_is_no_other_host() {
     let mut step = |input: Option<Input>, now: Time| {
         let mut effects = Vec::new();
         agent.step(now, input, &mut effects);
-        said(&effects)
+        outputs(&effects)
     };
     let entries = [("own", tcp("10.0.0.1")), ("web", http("10.0.0.1")), ("other", tcp("10.0.0.2"))];
     let start = Time::from_secs(100);
@@ -68,11 +68,11 @@ fn the_pods_own_address_is_no_other_host() {
     launched.sort();
     assert_eq!(launched, ["own: launched to 10.0.0.1", "web: launched to 10.0.0.1"]);
     // Another address of the pod: what was its own is another host now, and the other way round.
-    let mut told = step(Some(at_address(2, "10.0.0.2", &entries)), start);
-    told.extend(step(None, start));
-    told.sort();
+    let mut result = step(Some(at_address(2, "10.0.0.2", &entries)), start);
+    result.extend(step(None, start));
+    result.sort();
     let refused = |name: &str| format!("{name}: probe error: host is not allowed");
-    assert_eq!(told, ["other: launched to 10.0.0.2".to_owned(), refused("own"), refused("web")]);
+    assert_eq!(result, ["other: launched to 10.0.0.2".to_owned(), refused("own"), refused("web")]);
 }
 
 /// Drives an agent alone: every attempt takes 5 ms and ends as `outcome` says. Returns when attempts began, in milliseconds.
@@ -204,8 +204,8 @@ fn a_change_of_state_reaches_the_pod_within_300_ms() {
     // At most one period until the next attempt begins.
     world.advance(Duration::from_millis(1_300));
     assert_eq!(condition(&world), "False");
-    let told: Vec<&str> = world.notes.iter().filter(|note| note.object.name == "p7").map(|note| note.reason).collect();
-    assert_eq!(told, ["KruiseProbeSucceeded", "KruiseProbeFailed"]);
+    let result: Vec<&str> = world.events.iter().filter(|event| event.object.name == "p7").map(|event| event.reason).collect();
+    assert_eq!(result, ["KruiseProbeSucceeded", "KruiseProbeFailed"]);
 }
 
 #[test]

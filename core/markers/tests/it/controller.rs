@@ -166,14 +166,14 @@ fn troubles_are_told_once_for_each_generation_with_the_number_of_pods() {
         pod
     });
     world.advance(Duration::from_secs(5));
-    let told: Vec<(&str, &str)> = world.notes.iter().map(|note| (note.reason, note.message.as_str())).collect();
-    assert_eq!(told, [("ProbeTargetMissing", "2 pods selected without the container or the named port of a probe")]);
+    let result: Vec<(&str, &str)> = world.events.iter().map(|event| (event.reason, event.message.as_str())).collect();
+    assert_eq!(result, [("ProbeTargetMissing", "2 pods selected without the container or the named port of a probe")]);
     let mut object = world.server.get("podprobemarkers", "ns", "m").unwrap().clone();
     object["spec"]["probes"][0]["probe"]["periodSeconds"] = 5.into();
     world.put("podprobemarkers", object);
     world.advance(Duration::from_secs(5));
-    assert_eq!(world.notes.len(), 2);
-    assert!(world.notes[1].message.starts_with("3 pods"));
+    assert_eq!(world.events.len(), 2);
+    assert!(world.events[1].message.starts_with("3 pods"));
 }
 
 #[test]

@@ -62,14 +62,14 @@ struct Container {
     uid: String,
     name: String,
     id: String,
-    state: State,
+    state: ContainerStep,
     started_at: Option<i64>,
     started: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum State {
+enum ContainerStep {
     Running,
     Waiting,
     Terminated,
@@ -246,9 +246,9 @@ fn container_input(container: Container) -> Input {
         name: container.name,
         id: container.id,
         runtime: match container.state {
-            State::Running => Runtime::Running,
-            State::Waiting => Runtime::Waiting,
-            State::Terminated => Runtime::Terminated,
+            ContainerStep::Running => Runtime::Running,
+            ContainerStep::Waiting => Runtime::Waiting,
+            ContainerStep::Terminated => Runtime::Terminated,
         },
         started_at: container.started_at.map(Time::from_millis),
         started: container.started,

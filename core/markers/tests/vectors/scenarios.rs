@@ -51,13 +51,13 @@ struct Step {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct End {
-    result: Kind,
+    result: ObservedResult,
     message: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Kind {
+enum ObservedResult {
     Success,
     Failure,
     Error,
@@ -154,9 +154,9 @@ impl Run {
         }
         for (pattern, end) in step.outcome {
             let outcome = match end.result {
-                Kind::Success => Outcome::Success,
-                Kind::Failure => Outcome::Failure,
-                Kind::Error => Outcome::Error,
+                ObservedResult::Success => Outcome::Success,
+                ObservedResult::Failure => Outcome::Failure,
+                ObservedResult::Error => Outcome::Error,
             };
             self.world.scripts.push(Script { pattern, outcome, message: end.message });
         }

@@ -9,7 +9,7 @@ use machine::Time;
 use std::time::Duration;
 
 use crate::taints::Health;
-use crate::tolerations::{Bearing, bearing};
+use crate::tolerations::{TolerationTime, toleration_time};
 
 /// When a pod leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +55,10 @@ impl Schedule {
             let id = (taint.key.clone(), taint.value.clone(), taint.time_added);
             let fresh = taint.time_added.map_or(now, |stamp| stamp.0.min(now));
             let start = *starts.entry(id.clone()).or_insert_with(|| self.starts.get(&id).copied().unwrap_or(fresh));
-            match bearing(tolerations, taint) {
-                Bearing::NotTolerated => tolerated = false,
-                Bearing::Forever => {}
-                Bearing::Seconds(seconds) => {
+            match toleration_time(tolerations, taint) {
+                TolerationTime::NotTolerated => tolerated = false,
+                TolerationTime::Forever => {}
+                TolerationTime::Seconds(seconds) => {
                     let counted_from = bound_at.map_or(start, |bound_at| start.max(bound_at));
                     let at = counted_from + Duration::from_secs(seconds.unsigned_abs());
                     instant = Some(instant.map_or(at, |earlier| earlier.min(at)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::meta::Condition;
-use api::{Note, NoteType, ObjectReference, Timestamp};
+use api::{Event, EventType, ObjectReference, Timestamp};
 use machine::Time;
 
 use super::ZoneState;
@@ -87,25 +87,25 @@ pub enum Effect {
 
 impl Effect {
     /// Returns the event to be written about it.
-    pub fn note(&self) -> Option<Note> {
+    pub fn event(&self) -> Option<Event> {
         let node =
             |name: &str| ObjectReference { kind: "Node".to_owned(), name: name.to_owned(), ..ObjectReference::default() };
         let cluster = || ObjectReference { api_version: "config.openshift.io/v1".to_owned(), ..node(api::config_node::NAME) };
         let (object, type_, reason, message) = match self {
             Effect::Registered(name) => (
                 node(name),
-                NoteType::Normal,
+                EventType::Normal,
                 "RegisteredNode",
                 format!("Node {name}: registered with the node lifecycle controller"),
             ),
             Effect::Removing(name) => (
                 node(name),
-                NoteType::Normal,
+                EventType::Normal,
                 "RemovingNode",
                 format!("Node {name}: removed from the node lifecycle controller"),
             ),
             Effect::NotReady(name) => {
-                (node(name), NoteType::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"))
+                (node(name), EventType::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"))
             }
             Effect::MarkPod { key, .. } => {
                 let (namespace, name) = key.split_once('/').unwrap_or(("", key));
@@ -116,25 +116,25 @@ impl Effect {
                     name: name.to_owned(),
                     ..ObjectReference::default()
                 };
-                (pod, NoteType::Warning, "NodeNotReady", "Node is not ready".to_owned())
+                (pod, EventType::Warning, "NodeNotReady", "Node is not ready".to_owned())
             }
             Effect::Isolated => (
                 cluster(),
-                NoteType::Warning,
+                EventType::Warning,
                 "ControlPlaneIsolated",
                 "no node is heard: the control plane seems to be cut off, no pod is touched".to_owned(),
             ),
             Effect::Connected => {
                 let message = "nodes are heard again: each gets a fresh grace period".to_owned();
-                (cluster(), NoteType::Normal, "ControlPlaneConnected", message)
+                (cluster(), EventType::Normal, "ControlPlaneConnected", message)
             }
             Effect::FullDisruption => {
                 let message = "no zone has a ready node: evictions are stopped".to_owned();
-                (cluster(), NoteType::Warning, "FullDisruption", message)
+                (cluster(), EventType::Warning, "FullDisruption", message)
             }
             Effect::SetUnknown { .. } | Effect::Taints { .. } | Effect::Zone { .. } | Effect::Recovering => return None,
         };
-        Some(Note { object, type_, reason, message })
+        Some(Event { object, type_, reason, message })
     }
 }
 

@@ -7,7 +7,7 @@ use api::node::Taint;
 use api::pod::Toleration;
 use machine::{Machine, Time};
 use nodes::eviction::{Effect, Evictor, Input, PodFacts};
-use nodes::tolerations::{Bearing, Defaults, admit, bearing_all, retolerate};
+use nodes::tolerations::{Defaults, TolerationTime, admit, retolerate, toleration_time_all};
 use profiles::Profile;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -110,10 +110,10 @@ pub(crate) fn check(case: Case) -> Verdict {
         }
         Given::Match { taints, tolerations } => {
             let taints: Vec<Taint> = taints.iter().map(|taint| taint.read(0.0)).collect();
-            match bearing_all(&read(tolerations), &taints) {
-                Bearing::NotTolerated => json!({"tolerated": false, "seconds": null}),
-                Bearing::Seconds(seconds) => json!({"tolerated": true, "seconds": seconds}),
-                Bearing::Forever => json!({"tolerated": true, "seconds": null}),
+            match toleration_time_all(&read(tolerations), &taints) {
+                TolerationTime::NotTolerated => json!({"tolerated": false, "seconds": null}),
+                TolerationTime::Seconds(seconds) => json!({"tolerated": true, "seconds": seconds}),
+                TolerationTime::Forever => json!({"tolerated": true, "seconds": null}),
             }
         }
         Given::Evict { tolerations, events, until } => json!({"log": evictions(read(tolerations), events, until)?}),
@@ -151,10 +151,10 @@ impl OnePod {
         if !self.gone {
             self.evictor.apply(now, Input::Pod(self.pod.clone()), &mut effects);
         }
-        self.note(now, effects);
+        self.event(now, effects);
     }
 
-    fn note(&mut self, now: Time, effects: Vec<Effect>) {
+    fn event(&mut self, now: Time, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Evict { key, .. } => {
@@ -171,7 +171,7 @@ impl OnePod {
     fn timers(&mut self, now: Time) {
         let mut effects = Vec::new();
         self.evictor.step(now, None, &mut effects);
-        self.note(now, effects);
+        self.event(now, effects);
     }
 }
 

@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, now: Time, what: String) {
+    fn event(&mut self, now: Time, what: String) {
         if now > Time::ZERO {
             self.log.push(format!("{} {what}", seconds(now)));
         }
@@ -259,7 +259,7 @@ impl World {
                 let before = node.facts.ready.replace(ReadyFacts { status, heartbeat: Some(fresh), never_updated: false });
                 if before.map(|before| before.status) != Some(status) {
                     let reason = if ready { "KubeletReady" } else { "KubeletNotReady" };
-                    self.note(now, format!("ready {name} {} {reason}", status.name()));
+                    self.event(now, format!("ready {name} {} {reason}", status.name()));
                 }
                 self.tell_node(now, name);
                 let pods: Vec<String> =
@@ -333,7 +333,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::SetUnknown { node, reason } => {
-                    self.note(now, format!("ready {node} Unknown {}", reason.name()));
+                    self.event(now, format!("ready {node} Unknown {}", reason.name()));
                     let entry = self.nodes.get_mut(&*node).expect("the monitor speaks of nodes that are there");
                     let heartbeat = entry.facts.ready.and_then(|ready| ready.heartbeat);
                     let never_updated = reason == UnknownReason::NeverUpdated;
@@ -342,15 +342,15 @@ impl World {
                 }
                 Effect::Taints { node, add, remove } => self.change_taints(now, &node, &add, &remove),
                 Effect::MarkPod { key, .. } => {
-                    self.note(now, format!("pod-not-ready {key}"));
+                    self.event(now, format!("pod-not-ready {key}"));
                     self.pods.get_mut(&*key).expect("the monitor speaks of pods that are there").ready = false;
                     self.tell_pod(now, &key);
                 }
-                Effect::Zone { zone, state } => self.note(now, format!("zone {zone} {}", state.name())),
-                Effect::Isolated => self.note(now, "cluster Isolated".to_owned()),
-                Effect::Connected => self.note(now, "cluster Connected".to_owned()),
-                Effect::FullDisruption => self.note(now, "cluster FullDisruption".to_owned()),
-                Effect::Recovering => self.note(now, "cluster Recovering".to_owned()),
+                Effect::Zone { zone, state } => self.event(now, format!("zone {zone} {}", state.name())),
+                Effect::Isolated => self.event(now, "cluster Isolated".to_owned()),
+                Effect::Connected => self.event(now, "cluster Connected".to_owned()),
+                Effect::FullDisruption => self.event(now, "cluster FullDisruption".to_owned()),
+                Effect::Recovering => self.event(now, "cluster Recovering".to_owned()),
                 Effect::Registered(_) | Effect::Removing(_) | Effect::NotReady(_) => {}
             }
         }
@@ -359,7 +359,7 @@ impl World {
     fn change_taints(&mut self, now: Time, node: &Arc<str>, add: &[HealthTaint], remove: &[HealthTaint]) {
         for (sign, taints) in [('+', add), ('-', remove)] {
             for taint in taints {
-                self.note(now, format!("taint{sign} {node} {}:{}", taint.health.key(), taint.effect.name()));
+                self.event(now, format!("taint{sign} {node} {}:{}", taint.health.key(), taint.effect.name()));
             }
         }
         let taints = &mut self.nodes.get_mut(&**node).expect("the monitor speaks of nodes that are there").facts.taints;
@@ -373,7 +373,7 @@ impl World {
         for effect in effects {
             match effect {
                 eviction::Effect::Evict { key, .. } => {
-                    self.note(now, format!("evict {key}"));
+                    self.event(now, format!("evict {key}"));
                     let pod = self.pods.remove(&*key).expect("the evictor speaks of pods that are there");
                     let node = self.nodes.get(&*pod.facts.node).and_then(|node| node.facts.ready);
                     if node.is_some_and(|ready| ready.status == Ready::True) {
@@ -383,14 +383,14 @@ impl World {
                     self.evictor.apply(now, eviction::Input::PodDeleted(key), &mut Vec::new());
                 }
                 eviction::Effect::Scheduled { key, at } => {
-                    self.note(now, format!("evict-scheduled {key} {}", seconds(at)));
+                    self.event(now, format!("evict-scheduled {key} {}", seconds(at)));
                     let before = self.pods.get_mut(&*key).expect("a pod that is there").scheduled.replace(at);
                     if before == Some(at) || at <= now {
                         self.log.push(format!("! {key} was scheduled in vain"));
                     }
                 }
                 eviction::Effect::Cancelled { key } => {
-                    self.note(now, format!("evict-cancelled {key}"));
+                    self.event(now, format!("evict-cancelled {key}"));
                     if self.pods.get_mut(&*key).expect("a pod that is there").scheduled.take().is_none() {
                         self.log.push(format!("! {key} was called off without having been scheduled"));
                     }

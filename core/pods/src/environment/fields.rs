@@ -4,18 +4,18 @@ use api::json::{at, items, object, text};
 use api::quantity::Quantity;
 use serde_json::Value;
 
-use super::{ConfigError, Surroundings};
+use super::{ConfigError, PodContext};
 
 /// Returns the value of a field of the pod, as variables have it.
-pub fn field(pod: &Value, path: &str, surroundings: &Surroundings) -> Result<String, ConfigError> {
+pub fn field(pod: &Value, path: &str, context: &PodContext) -> Result<String, ConfigError> {
     Ok(match path {
         "spec.nodeName" => text(pod, &["spec", "nodeName"]).to_owned(),
         "spec.serviceAccountName" => match text(pod, &["spec", "serviceAccountName"]) {
             "" => "default".to_owned(),
             name => name.to_owned(),
         },
-        "status.podIP" | "status.podIPs" => surroundings.pod_ip.clone(),
-        "status.hostIP" | "status.hostIPs" => surroundings.host_ip.clone(),
+        "status.podIP" | "status.podIPs" => context.pod_ip.clone(),
+        "status.hostIP" | "status.hostIPs" => context.host_ip.clone(),
         // Whole maps are for files only.
         "metadata.labels" | "metadata.annotations" => return Err(ConfigError::FieldPath(path.to_owned())),
         _ => return pod_field(pod, path),
@@ -47,12 +47,7 @@ pub fn pod_field(pod: &Value, path: &str) -> Result<String, ConfigError> {
 /// Returns an amount of a container's resources in units of the divisor, rounded up.
 ///
 /// A limit that is not set is what the node has, a request that is not set is nothing.
-pub fn resource(
-    pod: &Value,
-    own: Option<&Value>,
-    reference: &Value,
-    surroundings: &Surroundings,
-) -> Result<String, ConfigError> {
+pub fn resource(pod: &Value, own: Option<&Value>, reference: &Value, context: &PodContext) -> Result<String, ConfigError> {
     let (name, wanted) = (text(reference, &["containerName"]), text(reference, &["resource"]));
     let unsupported = || ConfigError::Resource { resource: wanted.to_owned(), container: name.to_owned() };
     let named = || {
@@ -68,7 +63,7 @@ pub fn resource(
     let parse = |text: &str| Quantity::parse(text).ok();
     let set = |kind: &str| at(container, &["resources", kind, resource]).and_then(amount).and_then(|text| parse(&text));
     let quantity = match kind {
-        "limits" => set("limits").or_else(|| surroundings.allocatable.get(resource).and_then(|text| parse(text))),
+        "limits" => set("limits").or_else(|| context.allocatable.get(resource).and_then(|text| parse(text))),
         // The API server copies a limit into a request that is not set.
         _ => set("requests").or_else(|| set("limits")),
     };

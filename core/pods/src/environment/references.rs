@@ -64,18 +64,18 @@ impl Needed {
 
 /// Which kind of object a reference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReferenceKind {
     /// A ConfigMap.
     ConfigMap,
     /// A Secret.
     Secret,
 }
 
-impl Kind {
+impl ReferenceKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::ConfigMap => "configmap",
-            Kind::Secret => "secret",
+            ReferenceKind::ConfigMap => "configmap",
+            ReferenceKind::Secret => "secret",
         }
     }
 }
@@ -83,15 +83,15 @@ impl Kind {
 impl References {
     /// Returns the value of a `configMapKeyRef`; `None`: optional and not there.
     pub(super) fn config_map_key(&self, reference: &Value) -> Result<Option<String>, ConfigError> {
-        self.key(Kind::ConfigMap, reference)
+        self.key(ReferenceKind::ConfigMap, reference)
     }
 
     /// Returns the value of a `secretKeyRef`; `None`: optional and not there.
     pub(super) fn secret_key(&self, reference: &Value) -> Result<Option<String>, ConfigError> {
-        self.key(Kind::Secret, reference)
+        self.key(ReferenceKind::Secret, reference)
     }
 
-    fn key(&self, kind: Kind, reference: &Value) -> Result<Option<String>, ConfigError> {
+    fn key(&self, kind: ReferenceKind, reference: &Value) -> Result<Option<String>, ConfigError> {
         let (name, key) = (text(reference, &["name"]), text(reference, &["key"]));
         let optional = boolean(reference, &["optional"]).unwrap_or(false);
         let Some(data) = self.data(kind, name, optional)? else { return Ok(None) };
@@ -105,8 +105,8 @@ impl References {
     /// Returns all pairs of an `envFrom` entry; binary data of ConfigMaps is no text and is left out.
     pub(super) fn whole(&self, source: &Value) -> Result<Vec<(String, String)>, ConfigError> {
         let (kind, reference) = match (get(source, "configMapRef"), get(source, "secretRef")) {
-            (Some(reference), _) => (Kind::ConfigMap, reference),
-            (None, Some(reference)) => (Kind::Secret, reference),
+            (Some(reference), _) => (ReferenceKind::ConfigMap, reference),
+            (None, Some(reference)) => (ReferenceKind::Secret, reference),
             (None, None) => return Ok(Vec::new()),
         };
         let name = text(reference, &["name"]);
@@ -123,26 +123,31 @@ impl References {
     }
 
     /// Returns the bytes of an object by key; `None`: optional and not there.
-    pub fn data(&self, kind: Kind, name: &str, optional: bool) -> Result<Option<BTreeMap<String, Vec<u8>>>, ConfigError> {
+    pub fn data(
+        &self,
+        kind: ReferenceKind,
+        name: &str,
+        optional: bool,
+    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ConfigError> {
         let Some(found) = self.object(kind, name, optional)? else { return Ok(None) };
         let mut data: BTreeMap<String, Vec<u8>> =
             object(found, &["data"]).into_iter().flatten().map(|(key, value)| (key.clone(), decode(kind, value))).collect();
-        if kind == Kind::ConfigMap {
+        if kind == ReferenceKind::ConfigMap {
             let binary = object(found, &["binaryData"]).into_iter().flatten();
-            data.extend(binary.map(|(key, value)| (key.clone(), decode(Kind::Secret, value))));
+            data.extend(binary.map(|(key, value)| (key.clone(), decode(ReferenceKind::Secret, value))));
         }
         Ok(Some(data))
     }
 
     /// Returns the error of a key that is not there.
-    pub fn missing_key(kind: Kind, name: &str, key: &str) -> ConfigError {
+    pub fn missing_key(kind: ReferenceKind, name: &str, key: &str) -> ConfigError {
         ConfigError::MissingKey { kind: kind.name(), name: name.to_owned(), key: key.to_owned() }
     }
 
-    fn object(&self, kind: Kind, name: &str, optional: bool) -> Result<Option<&Value>, ConfigError> {
+    fn object(&self, kind: ReferenceKind, name: &str, optional: bool) -> Result<Option<&Value>, ConfigError> {
         let found = match kind {
-            Kind::ConfigMap => self.config_maps.get(name),
-            Kind::Secret => self.secrets.get(name),
+            ReferenceKind::ConfigMap => self.config_maps.get(name),
+            ReferenceKind::Secret => self.secrets.get(name),
         };
         match found {
             Some(found) => Ok(Some(found)),
@@ -153,15 +158,15 @@ impl References {
 }
 
 /// Returns the bytes of a value: ConfigMaps hold text, Secrets base64 that the API server has checked.
-fn decode(kind: Kind, value: &Value) -> Vec<u8> {
+fn decode(kind: ReferenceKind, value: &Value) -> Vec<u8> {
     let text = value.as_str().unwrap_or_default();
     match kind {
-        Kind::ConfigMap => text.as_bytes().to_owned(),
-        Kind::Secret => base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default(),
+        ReferenceKind::ConfigMap => text.as_bytes().to_owned(),
+        ReferenceKind::Secret => base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default(),
     }
 }
 
-fn as_text(kind: Kind, name: &str, key: &str, bytes: &[u8]) -> Result<String, ConfigError> {
+fn as_text(kind: ReferenceKind, name: &str, key: &str, bytes: &[u8]) -> Result<String, ConfigError> {
     let not_text = |_| ConfigError::NotText { kind: kind.name(), name: name.to_owned(), key: key.to_owned() };
     String::from_utf8(bytes.to_owned()).map_err(not_text)
 }

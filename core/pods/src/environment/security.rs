@@ -6,7 +6,7 @@
 use api::json::{at, boolean, int, items, text};
 use serde_json::Value;
 
-use super::{ConfigError, Surroundings};
+use super::{ConfigError, PodContext};
 
 /// The user and group of a container, where they are not lifesign's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,23 +15,23 @@ pub(super) struct User {
     pub(super) group: Option<u32>,
 }
 
-pub(super) fn user(pod: &Value, container: &Value, surroundings: &Surroundings) -> Result<User, ConfigError> {
+pub(super) fn user(pod: &Value, container: &Value, context: &PodContext) -> Result<User, ConfigError> {
     let set = |name: &str| int(container, &["securityContext", name]).or_else(|| int(pod, &["spec", "securityContext", name]));
     let may = |field: &'static str, wanted: Option<i64>, own: u32| match wanted {
         None => Ok(None),
         Some(id) if id == i64::from(own) => Ok(None),
-        Some(id) if surroundings.uid == 0 => u32::try_from(id).map(Some).map_err(|_| ConfigError::NeedsRoot { field, id, own }),
+        Some(id) if context.uid == 0 => u32::try_from(id).map(Some).map_err(|_| ConfigError::NeedsRoot { field, id, own }),
         Some(id) => Err(ConfigError::NeedsRoot { field, id, own }),
     };
-    let user = may("runAsUser", set("runAsUser"), surroundings.uid)?;
-    let group = may("runAsGroup", set("runAsGroup"), surroundings.gid)?;
+    let user = may("runAsUser", set("runAsUser"), context.uid)?;
+    let group = may("runAsGroup", set("runAsGroup"), context.gid)?;
     let flag = |name: &str| {
         boolean(container, &["securityContext", name]).or_else(|| boolean(pod, &["spec", "securityContext", name]))
     };
-    if flag("runAsNonRoot") == Some(true) && user.unwrap_or(surroundings.uid) == 0 {
+    if flag("runAsNonRoot") == Some(true) && user.unwrap_or(context.uid) == 0 {
         return Err(ConfigError::WouldBeRoot);
     }
-    if surroundings.uid != 0 {
+    if context.uid != 0 {
         let unsupported = |field: String| ConfigError::Unsupported { field, hint: "remove it or start lifesign as root" };
         if let Some(capability) = items(container, &["securityContext", "capabilities", "add"]).first() {
             return Err(unsupported(format!("capabilities.add {}", capability.as_str().unwrap_or_default())));

@@ -10,8 +10,8 @@ fn pod() -> Value {
     })
 }
 
-fn surroundings() -> Surroundings {
-    Surroundings {
+fn pod_context() -> PodContext {
+    PodContext {
         pod_ip: "127.88.0.7".to_owned(),
         host_ip: "127.0.0.1".to_owned(),
         allocatable: [("cpu", "4"), ("memory", "8Gi")].map(|(name, amount)| (name.to_owned(), amount.to_owned())).into(),
@@ -33,7 +33,7 @@ fn run(container: Value) -> Result<Resolved, ConfigError> {
     if container.get("command").is_none() {
         container["command"] = json!(["true"]);
     }
-    resolve(&pod(), &container, &references(), &[], &surroundings())
+    resolve(&pod(), &container, &references(), &[], &pod_context())
 }
 
 fn env(entries: Value) -> BTreeMap<String, String> {
@@ -196,7 +196,7 @@ fn services_become_variables() {
         service("default", "kubernetes", "127.96.0.1", json!([{"name": "https", "port": 443}])),
     ];
     let run = |pod: &Value| {
-        resolve(pod, &json!({"name": "main", "command": ["true"]}), &References::default(), &services, &surroundings())
+        resolve(pod, &json!({"name": "main", "command": ["true"]}), &References::default(), &services, &pod_context())
             .unwrap()
             .env
     };
@@ -230,7 +230,7 @@ fn another_user_is_for_root_alone() {
     assert!(refused(context(json!({"capabilities": {"add": ["NET_ADMIN"]}}))).contains("capabilities.add NET_ADMIN"));
     assert!(refused(context(json!({"privileged": true}))).contains("privileged"));
 
-    let root = Surroundings { uid: 0, gid: 0, ..surroundings() };
+    let root = PodContext { uid: 0, gid: 0, ..pod_context() };
     let as_root = |context: Value| {
         let container = json!({"name": "main", "command": ["true"], "securityContext": context});
         resolve(&pod(), &container, &References::default(), &[], &root)

@@ -113,8 +113,10 @@ fn a_reason_is_reported_once_and_room_is_used_when_it_comes() {
     assert_eq!(world.pod(pod("big", on("a", "1"))), []);
     let effects = world.pod(pod("x", wants("1")));
     assert_eq!(reported(&effects), "0/1 nodes are available: 1 Insufficient cpu.");
-    let said = world.answer(writes(&effects)[0], Ok(()));
-    assert!(matches!(&said[..], [Effect::Note(note)] if note.reason == FAILED_SCHEDULING && note.type_ == NoteType::Warning));
+    let answered = world.answer(writes(&effects)[0], Ok(()));
+    assert!(
+        matches!(&answered[..], [Effect::Event(event)] if event.reason == FAILED_SCHEDULING && event.type_ == EventType::Warning)
+    );
     assert_eq!(world.step(Some(node("a", "1"))), [], "a heartbeat changes nothing");
     assert_eq!(world.pod(pod("big", on("a", "1"))), [], "nor does a pod that takes what it took");
     assert_eq!(reported(&world.step(Some(node("b", "500m")))), "0/2 nodes are available: 2 Insufficient cpu.");
@@ -152,10 +154,10 @@ fn a_failed_binding_gives_the_room_back_and_is_tried_again_later() {
 fn a_binding_is_told_as_an_event() {
     let mut world = World::new([node("a", "1")]);
     let effects = world.pod(pod("x", wants("1")));
-    let said = world.answer(writes(&effects)[0], Ok(()));
-    let [Effect::Note(note)] = &said[..] else { panic!("{said:?}") };
-    assert_eq!((note.reason, note.message.as_str()), (SCHEDULED, "Successfully assigned d/x to a"));
-    assert_eq!(note.object.uid, "uid-x");
+    let answered = world.answer(writes(&effects)[0], Ok(()));
+    let [Effect::Event(event)] = &answered[..] else { panic!("{answered:?}") };
+    assert_eq!((event.reason, event.message.as_str()), (SCHEDULED, "Successfully assigned d/x to a"));
+    assert_eq!(event.object.uid, "uid-x");
 }
 
 #[test]

@@ -207,9 +207,9 @@ proptest! {
         let (pod, processes) = (world.pod.clone(), world.processes.len());
         world.restart_agent();
         world.step(None);
-        prop_assert_eq!(world.said(&["start", "signal", "kill", "write"]), Vec::<String>::new());
+        prop_assert_eq!(world.effects_of(&["start", "signal", "kill", "write"]), Vec::<String>::new());
         prop_assert_eq!(world.processes.len(), processes);
-        prop_assert_eq!((&world.pod, &world.notes), (&pod, &Vec::new()));
+        prop_assert_eq!((&world.pod, &world.events), (&pod, &Vec::new()));
     }
 
     #[test]

@@ -49,9 +49,9 @@ fn a_failed_liveness_probe_restarts_the_container_with_the_grace_of_the_probe() 
     world.pass_ms(1_500);
     world.hook_ends("app", pods::Hook::PreStop, Ok(()));
     world.pass_ms(20_000);
-    let said = world.said(&["hook", "signal", "kill", "start"]);
+    let effects = world.effects_of(&["hook", "signal", "kill", "start"]);
     let expected = ["0 start app 0", "500 hook app PreStop", "2000 signal app SIGUSR1", "4500 kill app", "4500 start app 1"];
-    assert_eq!(said, expected);
+    assert_eq!(effects, expected);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_probe_kill_restarts_whatever_the_exit_code_unless_the_policy_is_never() {
         let liveness = json!({"livenessProbe": {"exec": {"command": ["ok"]}, "failureThreshold": 1}});
         let mut world = World::new(json!({"restartPolicy": policy, "containers": [probed(liveness)]})).begin();
         world.answer("app", ProbeType::Liveness, Outcome::failure("hangs"));
-        assert_eq!(world.said(&["start"]).len(), 1 + usize::from(restarts), "{policy}");
+        assert_eq!(world.effects_of(&["start"]).len(), 1 + usize::from(restarts), "{policy}");
         world.pass_ms(200);
         assert_eq!(world.status()["phase"], if restarts { "Running" } else { "Succeeded" }, "{policy}");
     }
@@ -71,9 +71,9 @@ fn probes_begin_after_the_hook() {
     let more = json!({"readinessProbe": {"tcpSocket": {"port": 1}}, "lifecycle": {"postStart": {"exec": {"command": ["x"]}}}});
     let mut world = World::new(json!({"containers": [probed(more)]})).begin();
     world.pass_ms(700);
-    assert_eq!(world.said(&["launch"]), Vec::<String>::new());
+    assert_eq!(world.effects_of(&["launch"]), Vec::<String>::new());
     world.hook_ends("app", pods::Hook::PostStart, Ok(()));
-    assert_eq!(world.said(&["launch"]), ["700 launch app Readiness"]);
+    assert_eq!(world.effects_of(&["launch"]), ["700 launch app Readiness"]);
 }
 
 #[test]

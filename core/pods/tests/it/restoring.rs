@@ -26,8 +26,8 @@ fn a_running_pod_goes_on_without_a_word() {
     world.restart_agent();
     world.step(None);
     world.pass_ms(900);
-    assert_eq!(world.said(&["start", "signal", "write", "kill"]), Vec::<String>::new());
-    assert_eq!((world.pod, world.notes), (before, Vec::new()));
+    assert_eq!(world.effects_of(&["start", "signal", "write", "kill"]), Vec::<String>::new());
+    assert_eq!((world.pod, world.events), (before, Vec::new()));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_container_that_was_not_ready_is_asked_at_once() {
     world.pass_ms(500);
     world.restart_agent();
     world.step(None);
-    assert_eq!(world.said(&["launch"]), ["1000 launch app Readiness"], "and not for its startup again");
+    assert_eq!(world.effects_of(&["launch"]), ["1000 launch app Readiness"], "and not for its startup again");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_start_that_was_never_written_is_found() {
     world.restart_agent();
     world.step(None);
     world.pass_ms(500);
-    assert_eq!(world.said(&["start"]), Vec::<String>::new());
+    assert_eq!(world.effects_of(&["start"]), Vec::<String>::new());
     let app = world.container("app");
     assert_eq!((app["containerID"].as_str(), app["restartCount"].as_i64()), (Some("lifesign://u1-c0-1"), Some(1)));
     assert_eq!(app["lastState"]["terminated"]["exitCode"], 1);
@@ -70,7 +70,7 @@ fn an_end_that_nobody_saw_is_acted_upon() {
         world.restart_agent();
         world.step(None);
         world.pass_ms(500);
-        assert_eq!(world.said(&["start"]).len(), usize::from(restarts), "{policy} {code}");
+        assert_eq!(world.effects_of(&["start"]).len(), usize::from(restarts), "{policy} {code}");
         let phase = if restarts {
             "Running"
         } else if code == 0 {
@@ -90,7 +90,7 @@ fn an_instance_of_which_nothing_is_left_is_lost() {
     world.restart_agent();
     world.step(None);
     world.pass_ms(500);
-    assert_eq!(world.said(&["start"]), ["1000 start app 1"]);
+    assert_eq!(world.effects_of(&["start"]), ["1000 start app 1"]);
     assert_eq!(world.container("app")["lastState"]["terminated"]["reason"], "ContainerStatusUnknown");
 }
 
@@ -106,10 +106,10 @@ fn the_back_off_goes_on_where_it_was() {
     world.step(None);
     assert_eq!(world.pod, before);
     world.pass_ms(10_000);
-    assert_eq!(world.said(&["start"]), ["10000 start app 2"]);
+    assert_eq!(world.effects_of(&["start"]), ["10000 start app 2"]);
     world.exit("app", 1);
     world.pass_ms(100_000);
-    assert_eq!(world.said(&["start"])[1..], ["34000 start app 3"], "twenty seconds after ten");
+    assert_eq!(world.effects_of(&["start"])[1..], ["34000 start app 3"], "twenty seconds after ten");
 }
 
 #[test]
@@ -122,7 +122,10 @@ fn a_deletion_goes_on() {
     world.restart_agent();
     world.step(None);
     world.pass_ms(60_000);
-    assert_eq!(world.said(&["signal", "kill", "delete"]), ["3000 signal app SIGTERM", "13000 kill app", "13000 delete u1"]);
+    assert_eq!(
+        world.effects_of(&["signal", "kill", "delete"]),
+        ["3000 signal app SIGTERM", "13000 kill app", "13000 delete u1"]
+    );
 }
 
 #[test]
@@ -146,10 +149,10 @@ fn a_hook_that_may_have_been_left_out_is_carried_out_again() {
     world.pass_ms(500);
     world.restart_agent();
     world.step(None);
-    assert_eq!(world.said(&["hook"]), ["500 hook app PostStart"]);
+    assert_eq!(world.effects_of(&["hook"]), ["500 hook app PostStart"]);
     world.hook_ends("app", pods::Hook::PostStart, Ok(()));
     world.pass_ms(500);
     world.restart_agent();
     world.step(None);
-    assert_eq!(world.said(&["hook"]), Vec::<String>::new());
+    assert_eq!(world.effects_of(&["hook"]), Vec::<String>::new());
 }

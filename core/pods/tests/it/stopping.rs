@@ -26,7 +26,7 @@ fn a_deleted_pod_is_asked_to_stop_then_killed_then_deleted() {
     world.pass_ms(3_000);
     world.hook_ends("app", Hook::PreStop, Ok(()));
     world.pass_ms(60_000);
-    let said = world.said(&["hook", "signal", "kill", "delete", "tear", "release"]);
+    let effects = world.effects_of(&["hook", "signal", "kill", "delete", "tear", "release"]);
     let expected = [
         "1000 hook app PreStop",
         "1000 signal other SIGTERM",
@@ -37,7 +37,7 @@ fn a_deleted_pod_is_asked_to_stop_then_killed_then_deleted() {
         "11100 delete u1",
         "11100 release",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(effects, expected);
     assert_eq!(world.status()["phase"], "Failed", "watchers see how it ended");
     assert_eq!(world.container("app")["state"]["terminated"]["exitCode"], 137);
     assert_eq!(world.noted("Killing"), 2);
@@ -49,8 +49,8 @@ fn a_hook_that_does_not_end_gets_two_more_seconds_for_the_container() {
     world.obedient = false;
     world.delete(5);
     world.pass_ms(60_000);
-    let said = world.said(&["cancel", "signal", "kill"]);
-    assert_eq!(said, ["5000 cancel app PreStop", "5000 signal app SIGTERM", "7000 kill app"]);
+    let effects = world.effects_of(&["cancel", "signal", "kill"]);
+    assert_eq!(effects, ["5000 cancel app PreStop", "5000 signal app SIGTERM", "7000 kill app"]);
     assert_eq!(world.noted("FailedPreStopHook"), 1);
 }
 
@@ -59,7 +59,7 @@ fn a_failed_hook_is_told_and_the_stop_goes_on() {
     let mut world = World::new(json!({"containers": [hooked("app")]})).begin();
     world.delete(5);
     world.hook_ends("app", Hook::PreStop, Err("no such file".to_owned()));
-    assert_eq!(world.said(&["signal"]), ["0 signal app SIGTERM"]);
+    assert_eq!(world.effects_of(&["signal"]), ["0 signal app SIGTERM"]);
     assert_eq!(world.noted("FailedPreStopHook"), 1);
 }
 
@@ -68,15 +68,15 @@ fn the_signal_waits_for_the_slices() {
     let mut world = World::with(json!({"containers": [plain("app")]}), draining()).begin();
     world.delete(30);
     world.pass_ms(700);
-    assert_eq!(world.said(&["signal"]), Vec::<String>::new());
+    assert_eq!(world.effects_of(&["signal"]), Vec::<String>::new());
     world.tell(Input::Drained);
-    assert_eq!(world.said(&["signal"]), ["700 signal app SIGTERM"]);
+    assert_eq!(world.effects_of(&["signal"]), ["700 signal app SIGTERM"]);
 
     for (grace, at) in [(30, 2_000), (2, 1_000), (1, 0)] {
         let mut world = World::with(json!({"containers": [plain("app")]}), draining()).begin();
         world.delete(grace);
         world.pass_ms(5_000);
-        assert_eq!(world.said(&["signal"]), [format!("{at} signal app SIGTERM")], "grace {grace}");
+        assert_eq!(world.effects_of(&["signal"]), [format!("{at} signal app SIGTERM")], "grace {grace}");
     }
 }
 
@@ -84,11 +84,11 @@ fn the_signal_waits_for_the_slices() {
 fn hooks_do_not_wait_for_the_slices() {
     let mut world = World::with(json!({"containers": [hooked("app")]}), draining()).begin();
     world.delete(30);
-    assert_eq!(world.said(&["hook"]), ["0 hook app PreStop"]);
+    assert_eq!(world.effects_of(&["hook"]), ["0 hook app PreStop"]);
     world.pass_ms(100);
     world.hook_ends("app", Hook::PreStop, Ok(()));
     world.pass_ms(5_000);
-    assert_eq!(world.said(&["signal"]), ["2000 signal app SIGTERM"]);
+    assert_eq!(world.effects_of(&["signal"]), ["2000 signal app SIGTERM"]);
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn sidecars_stop_last_and_in_reverse_order() {
     world.pass_ms(1_000);
     world.exit("two", 0);
     world.pass_ms(30_000);
-    let said = world.said(&["signal", "kill"]);
+    let effects = world.effects_of(&["signal", "kill"]);
     let expected =
         ["0 signal a SIGTERM", "0 signal b SIGTERM", "2000 signal two SIGTERM", "3000 signal one SIGTERM", "10000 kill one"];
-    assert_eq!(said, expected);
+    assert_eq!(effects, expected);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_sidecar_whose_turn_comes_late_still_gets_two_seconds() {
     world.obedient = false;
     world.delete(3);
     world.pass_ms(30_000);
-    let said = world.said(&["signal", "kill", "delete"]);
+    let effects = world.effects_of(&["signal", "kill", "delete"]);
     assert_eq!(
-        said,
+        effects,
         ["0 signal app SIGTERM", "3000 kill app", "3000 signal proxy SIGTERM", "5000 kill proxy", "5000 delete u1"]
     );
 }
@@ -133,7 +133,7 @@ fn a_shorter_grace_shortens_a_deletion_and_a_longer_one_does_not_lengthen_it() {
     world.delete(100);
     world.delete(5);
     world.pass_ms(60_000);
-    assert_eq!(world.said(&["kill"]), ["6000 kill app"]);
+    assert_eq!(world.effects_of(&["kill"]), ["6000 kill app"]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_deletion_during_a_probe_kill_brings_its_own_grace() {
     world.pass_ms(1_000);
     world.delete(4);
     world.pass_ms(60_000);
-    assert_eq!(world.said(&["signal", "kill", "start"]), ["0 start app 0", "0 signal app SIGTERM", "5000 kill app"]);
+    assert_eq!(world.effects_of(&["signal", "kill", "start"]), ["0 start app 0", "0 signal app SIGTERM", "5000 kill app"]);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn nothing_starts_once_deletion_was_requested() {
     assert_eq!(world.container("app")["state"]["waiting"]["reason"], "CrashLoopBackOff");
     world.delete(30);
     world.pass_ms(60_000);
-    assert_eq!(world.said(&["start"]).len(), 2);
+    assert_eq!(world.effects_of(&["start"]).len(), 2);
     assert!(world.released);
     assert_eq!(world.container("app")["state"]["terminated"]["exitCode"], 1, "it waits for nothing any more");
 }
@@ -190,7 +190,7 @@ fn a_container_that_was_being_started_is_stopped_too() {
     world.tell(Input::Started { container: process.container, id: process.id, at: world.now });
     world.hook_ends("app", Hook::PreStop, Ok(()));
     world.pass_ms(200);
-    assert_eq!(world.said(&["signal", "release"]), ["100 signal app SIGTERM", "200 release"]);
+    assert_eq!(world.effects_of(&["signal", "release"]), ["100 signal app SIGTERM", "200 release"]);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_pod_that_never_started_is_deleted_at_once() {
     world.eager = false;
     world.step(None);
     world.delete(30);
-    assert_eq!(world.said(&["delete", "release"]), ["0 delete u1", "0 release"]);
+    assert_eq!(world.effects_of(&["delete", "release"]), ["0 delete u1", "0 release"]);
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn a_pod_that_vanished_is_stopped_without_a_word() {
     let writes = world.writes.len();
     world.tell(Input::Gone);
     world.pass_ms(60_000);
-    assert_eq!(world.said(&["signal", "kill", "release"]), ["1000 signal app SIGTERM", "4000 kill app", "4000 release"]);
-    assert_eq!((world.writes.len(), world.said(&["delete"]).len()), (writes, 0));
+    assert_eq!(world.effects_of(&["signal", "kill", "release"]), ["1000 signal app SIGTERM", "4000 kill app", "4000 release"]);
+    assert_eq!((world.writes.len(), world.effects_of(&["delete"]).len()), (writes, 0));
 }
 
 #[test]
@@ -235,15 +235,15 @@ fn a_stop_of_the_agent_does_not_end_the_pod() {
     world.exit("setup", 0);
     world.pass_ms(1_000);
     world.stop_agent();
-    assert_eq!(world.said(&["signal"]), ["1000 signal app SIGTERM", "1000 signal proxy SIGTERM"]);
+    assert_eq!(world.effects_of(&["signal"]), ["1000 signal app SIGTERM", "1000 signal proxy SIGTERM"]);
     world.pass_ms(200);
     assert!(!world.machine.is_alive() && world.machine.is_settled());
     assert_eq!((world.status()["phase"].as_str(), world.condition("Ready").as_str()), (Some("Running"), "False"));
-    assert_eq!(world.said(&["tear", "delete", "release"]), Vec::<String>::new());
+    assert_eq!(world.effects_of(&["tear", "delete", "release"]), Vec::<String>::new());
     // The next agent starts what was stopped, in order, and nothing that had been done.
     world.restart_agent();
     world.pass_ms(200);
-    assert_eq!(world.said(&["start"]), ["1200 start proxy 1", "1200 start app 1"]);
+    assert_eq!(world.effects_of(&["start"]), ["1200 start proxy 1", "1200 start app 1"]);
     assert_eq!((world.status()["phase"].as_str(), world.condition("Ready").as_str()), (Some("Running"), "True"));
     assert_eq!(world.container("app")["lastState"]["terminated"]["exitCode"], 0);
 }

@@ -24,7 +24,7 @@ pub(crate) struct Process {
     /// The agent asked it to stop while it stopped itself.
     interrupted: bool,
     /// The machine was told that it runs.
-    told: bool,
+    reported: bool,
 }
 
 /// A node with one pod.
@@ -38,7 +38,7 @@ pub(crate) struct World {
     pub(crate) processes: Vec<Process>,
     /// What was asked for, in short, with the milliseconds since the beginning.
     pub(crate) log: Vec<(i64, String)>,
-    pub(crate) notes: Vec<(&'static str, String)>,
+    pub(crate) events: Vec<(&'static str, String)>,
     pub(crate) writes: Vec<(i64, Value, bool)>,
     /// Attempts under way.
     pub(crate) attempts: BTreeMap<(Arc<str>, ProbeType), u32>,
@@ -69,7 +69,7 @@ impl World {
             settings,
             processes: Vec::new(),
             log: Vec::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
             writes: Vec::new(),
             attempts: BTreeMap::new(),
             released: false,
@@ -88,7 +88,7 @@ impl World {
         self.machine = make(self.now, &self.pod, found, &self.settings, 2);
         self.attempts.clear();
         self.log.clear();
-        self.notes.clear();
+        self.events.clear();
         self.writes.clear();
     }
 
@@ -109,7 +109,7 @@ impl World {
     /// Takes a step, and what follows from it at the same instant: answers come after everything that was asked for.
     pub(crate) fn step(&mut self, input: Option<Input>) {
         if let Some(Input::Started { id, .. }) = &input {
-            self.processes.iter_mut().filter(|process| process.id == *id).for_each(|process| process.told = true);
+            self.processes.iter_mut().filter(|process| process.id == *id).for_each(|process| process.reported = true);
         }
         let mut effects = Vec::new();
         let seen = |machine: &PodMachine| (machine.revision(), format!("{:?}", machine.containers().collect::<Vec<_>>()));
@@ -161,16 +161,16 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         let at = i64::try_from(self.now.since(EPOCH).as_millis()).expect("a test is short");
-        let mut say = |text: String| self.log.push((at, text));
+        let mut record = |text: String| self.log.push((at, text));
         match effect {
             Effect::Prepare => {
-                say("prepare".to_owned());
+                record("prepare".to_owned());
                 if self.eager {
                     self.answers.push_back(Input::Prepared { ip: "127.88.0.7".to_owned() });
                 }
             }
             Effect::Start { container, number, id } => {
-                say(format!("start {container} {number}"));
+                record(format!("start {container} {number}"));
                 assert!(self.process(&container).is_none(), "two instances of {container} at once");
                 let process = Process {
                     container: container.clone(),
@@ -179,7 +179,7 @@ impl World {
                     started_at: self.now,
                     exit: None,
                     interrupted: false,
-                    told: false,
+                    reported: false,
                 };
                 assert!(self.processes.iter().all(|other| other.id != id), "{id} was used before");
                 self.processes.push(process);
@@ -187,10 +187,10 @@ impl World {
                     self.answers.push_back(Input::Started { container, id, at: self.now });
                 }
             }
-            Effect::Hook { container, hook, .. } => say(format!("hook {container} {hook:?}")),
-            Effect::CancelHook { container, hook, .. } => say(format!("cancel {container} {hook:?}")),
+            Effect::Hook { container, hook, .. } => record(format!("hook {container} {hook:?}")),
+            Effect::CancelHook { container, hook, .. } => record(format!("cancel {container} {hook:?}")),
             Effect::Signal { container, signal, .. } => {
-                say(format!("signal {container} {signal}"));
+                record(format!("signal {container} {signal}"));
                 let stopping = self.stopping;
                 for process in
                     self.processes.iter_mut().filter(|process| process.container == container && process.exit.is_none())
@@ -202,25 +202,25 @@ impl World {
                 }
             }
             Effect::Kill { container, .. } => {
-                say(format!("kill {container}"));
+                record(format!("kill {container}"));
                 self.end(&container, 137);
             }
             Effect::Probe { container, effect } => match effect {
                 probe::Effect::Launch(launch) => {
                     let before = self.attempts.insert((container.clone(), launch.probe), launch.attempt);
                     assert_eq!(before, None, "two attempts of {container} {:?} at once", launch.probe);
-                    say(format!("launch {container} {}", launch.probe.name()));
+                    record(format!("launch {container} {}", launch.probe.name()));
                 }
                 probe::Effect::Cancel { probe, .. } => {
                     self.attempts.remove(&(container, probe));
                 }
-                probe::Effect::Kill { .. } | probe::Effect::Note { .. } => panic!("{container}: {effect:?}"),
+                probe::Effect::Kill { .. } | probe::Effect::Event { .. } => panic!("{container}: {effect:?}"),
                 _ => {}
             },
             Effect::WriteStatus { write, urgent } => {
                 let Verb::Strategic(patch) = write.verb else { panic!("{:?}", write.verb) };
                 assert_eq!((write.subresource, patch["metadata"]["uid"].as_str()), ("status", Some("u1")));
-                say("write".to_owned());
+                record("write".to_owned());
                 let result = if self.online { Ok(()) } else { Err(WriteError::Failed) };
                 if self.online {
                     merge_status(&mut self.pod["status"], &patch["status"]);
@@ -229,20 +229,20 @@ impl World {
                 self.answers.push_back(Input::StatusWritten(result));
             }
             Effect::DeletePod { uid, .. } => {
-                say(format!("delete {uid}"));
+                record(format!("delete {uid}"));
                 let result = if self.online { Ok(()) } else { Err(WriteError::Failed) };
                 self.answers.push_back(Input::PodDeleted(result));
                 if self.online {
                     self.answers.push_back(Input::Gone);
                 }
             }
-            Effect::Note { note, count } => {
+            Effect::Event { event, count } => {
                 assert!(count >= 1);
-                self.notes.push((note.reason, note.message));
+                self.events.push((event.reason, event.message));
             }
-            Effect::TearDown => say("tear down".to_owned()),
+            Effect::TearDown => record("tear down".to_owned()),
             Effect::Release => {
-                say("release".to_owned());
+                record("release".to_owned());
                 self.released = true;
             }
         }
@@ -250,7 +250,7 @@ impl World {
 
     /// Returns the instance that is being started, if one is.
     pub(crate) fn starting(&self) -> Option<usize> {
-        self.processes.iter().position(|process| process.exit.is_none() && !process.told)
+        self.processes.iter().position(|process| process.exit.is_none() && !process.reported)
     }
 
     /// Returns the instance of a container that runs.
@@ -314,7 +314,7 @@ impl World {
     }
 
     /// Returns what was asked for with these words, with the milliseconds since the beginning.
-    pub(crate) fn said(&self, words: &[&str]) -> Vec<String> {
+    pub(crate) fn effects_of(&self, words: &[&str]) -> Vec<String> {
         let wanted = |text: &str| words.iter().any(|word| text.starts_with(word));
         self.log.iter().filter(|(_, text)| wanted(text)).map(|(at, text)| format!("{at} {text}")).collect()
     }
@@ -338,7 +338,7 @@ impl World {
     }
 
     pub(crate) fn noted(&self, reason: &str) -> usize {
-        self.notes.iter().filter(|(noted, _)| *noted == reason).count()
+        self.events.iter().filter(|(noted, _)| *noted == reason).count()
     }
 }
 

@@ -88,10 +88,10 @@ fn a_minute_without_the_api_stops_nothing_and_the_latest_state_arrives_when_it_r
             world.exit("crashing", 1);
         }
     }
-    assert_eq!(world.said(&["start crashing"]).len(), 2, "restarts do not wait for the API");
-    let said = world.said(&["signal hanging", "start hanging"]);
-    assert_eq!(said, ["0 start hanging 0", "30500 signal hanging SIGTERM", "30500 start hanging 1"], "nor do kills");
-    let tries = world.said(&["write"]).len() - writes;
+    assert_eq!(world.effects_of(&["start crashing"]).len(), 2, "restarts do not wait for the API");
+    let effects = world.effects_of(&["signal hanging", "start hanging"]);
+    assert_eq!(effects, ["0 start hanging 0", "30500 signal hanging SIGTERM", "30500 start hanging 1"], "nor do kills");
+    let tries = world.effects_of(&["write"]).len() - writes;
     assert!((8..=20).contains(&tries), "{tries} tries in a minute");
     world.online = true;
     world.pass_ms(10_000);
@@ -99,7 +99,7 @@ fn a_minute_without_the_api_stops_nothing_and_the_latest_state_arrives_when_it_r
     assert_eq!(world.condition("Ready"), "True");
     assert_eq!([&world.container("crashing")["restartCount"], &world.container("hanging")["restartCount"]], [1, 1]);
     assert_eq!(world.container("app")["restartCount"], 0, "what was well is not reset");
-    assert!(world.said(&["launch app"]).len() >= 60, "probing went on");
+    assert!(world.effects_of(&["launch app"]).len() >= 60, "probing went on");
 }
 
 #[test]

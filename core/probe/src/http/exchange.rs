@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::request::Request;
 use super::{SHOWN_BYTES_MAX, failure_message, shown};
-use crate::outcome::{Cause, OUTPUT_BYTES_MAX, Report, Said, Tries, unanswered};
+use crate::outcome::{Cause, OUTPUT_BYTES_MAX, Report, TargetOutput, Tries, unanswered};
 
 /// How many redirects are followed; Go's client.
 const REDIRECTS_MAX: u8 = 9;
@@ -131,7 +131,7 @@ impl Exchange {
         }
         bytes.truncate(OUTPUT_BYTES_MAX);
         if whole || bytes.len() == OUTPUT_BYTES_MAX {
-            return Report { said: Said::Http { status, body: bytes }, ..Report::success() };
+            return Report { output: TargetOutput::Http { status, body: bytes }, ..Report::success() };
         }
         Report::failure(format!("HTTP {status}, but the body broke off after {} bytes", bytes.len()))
     }
@@ -166,16 +166,16 @@ impl Exchange {
 
     /// A redirect that is not followed: somebody is there, but not the answer that the user expects.
     fn warning(&self, status: u16, location: &str) -> Report {
-        let said = Said::Http { status, body: Vec::new() };
+        let output = TargetOutput::Http { status, body: Vec::new() };
         let leads = match (self.shows_body, location) {
             (true, location) if !location.is_empty() => format!(" leads to another host ({})", shown(location.as_bytes())),
             (_, "") => " is not followed".to_owned(),
             _ => " leads to another host".to_owned(),
         };
-        Report { said, ..Report::warning(format!("HTTP {status}{leads}")) }
+        Report { output, ..Report::warning(format!("HTTP {status}{leads}")) }
     }
 }
 
 fn failure(status: u16, message: String, body: Vec<u8>) -> Report {
-    Report { said: Said::Http { status, body }, ..Report::failure(message) }
+    Report { output: TargetOutput::Http { status, body }, ..Report::failure(message) }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Discarded, OUTPUT_BYTES_MAX, Report, Said, Site, errno_report, late};
+use super::{Discarded, OUTPUT_BYTES_MAX, Report, Site, TargetOutput, errno_report, late};
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +51,10 @@ pub fn exec(answer: ExecAnswer, timeout: Duration) -> Report {
     stderr.truncate(OUTPUT_BYTES_MAX);
     let failure = |how: String, stdout: Vec<u8>, stderr: Vec<u8>| {
         let output = joined(&stdout, &stderr);
-        Report::failure(if output.is_empty() { how } else { output }).with(Said::Command { stdout, stderr })
+        Report::failure(if output.is_empty() { how } else { output }).with(TargetOutput::Command { stdout, stderr })
     };
     match end {
-        ExecEnd::Exited(0) => Report::success().with(Said::Command { stdout, stderr }),
+        ExecEnd::Exited(0) => Report::success().with(TargetOutput::Command { stdout, stderr }),
         ExecEnd::Exited(code) => failure(format!("command terminated with exit code {code}"), stdout, stderr),
         ExecEnd::Signaled(signal) => failure(format!("command was killed by signal {signal}"), stdout, stderr),
         ExecEnd::SpawnFailed(errno) => errno_report(&errno, Site::Spawn, "the command could not be started"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::IntOrString;
 use api::pod::ContainerPort;
 
-use super::{Cause, Report, Said, unanswered};
+use super::{Cause, Report, TargetOutput, unanswered};
 
 /// Judges a TCP attempt: connected is enough, even if the peer closes at once.
 pub fn tcp(connected: Result<(), &Cause>, timeout: Duration) -> Report {
@@ -33,8 +33,8 @@ pub fn grpc(answer: Result<GrpcAnswer, &Cause>, service: &str, timeout: Duration
         Err(cause) => return unanswered(cause, timeout),
     };
     match (&*code, &*status) {
-        ("OK", "SERVING") => Report::success().with(Said::Grpc(status)),
-        ("OK", _) => Report::failure(format!("service {service:?} is {status}")).with(Said::Grpc(status)),
+        ("OK", "SERVING") => Report::success().with(TargetOutput::Grpc(status)),
+        ("OK", _) => Report::failure(format!("service {service:?} is {status}")).with(TargetOutput::Grpc(status)),
         ("UNIMPLEMENTED", _) => Report::failure("the server does not implement grpc.health.v1.Health"),
         _ => Report::failure(format!("health check of service {service:?} failed with {code}: {detail}")),
     }

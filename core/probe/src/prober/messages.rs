@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::ProbeType;
 use machine::{Rng, Time};
 
-use crate::notes::Notice;
+use crate::events::ContainerEvent;
 use crate::outcome::Report;
 use crate::worker::{Phase, ProbeResult};
 
@@ -134,11 +134,11 @@ pub enum Effect {
         probe: ProbeType,
     },
     /// Write an event.
-    Note {
+    Event {
         /// The worker.
         probe: ProbeType,
         /// The event.
-        notice: Notice,
+        event: ContainerEvent,
     },
     /// An outcome came too late to belong to anything (metric).
     Stale {

@@ -8,7 +8,7 @@ use machine::Rng;
 use proptest::prelude::*;
 
 use super::*;
-use crate::notes::{HEALTHY, PROBE_WARNING, UNHEALTHY};
+use crate::events::{HEALTHY, PROBE_WARNING, UNHEALTHY};
 use crate::schedule;
 use crate::timing::SubSecondProbePolicy;
 
@@ -250,7 +250,7 @@ fn events(outcomes: &[Outcome], mut probe: Probe, deleted_at: Option<usize>) -> 
     let container = Container { readiness_probe: tcp(probe), ..Container::default() };
     let mut prober = prober(&container, &NodePolicy::default());
     let mut effects = Vec::new();
-    let mut notes = Vec::new();
+    let mut events = Vec::new();
     prober.step(Time::ZERO, Some(running("c", Time::ZERO)), &mut effects);
     for (index, outcome) in outcomes.iter().enumerate() {
         let now = Time::from_secs(index as i64);
@@ -266,12 +266,12 @@ fn events(outcomes: &[Outcome], mut probe: Probe, deleted_at: Option<usize>) -> 
         let report = Report { outcome: *outcome, ..Report::failure("text") };
         prober.input(now, Input::Finished { probe: launch.probe, attempt: launch.attempt, report }, &mut effects);
         for effect in effects.drain(..) {
-            if let Effect::Note { notice, .. } = effect {
-                notes.push((now.as_secs(), notice.reason, notice.count));
+            if let Effect::Event { event, .. } = effect {
+                events.push((now.as_secs(), event.reason, event.count));
             }
         }
     }
-    notes
+    events
 }
 
 #[test]
@@ -309,8 +309,8 @@ fn a_corrected_value_is_warned_of_once_per_worker() {
     for id in ["c1", "c2"] {
         prober.step(Time::ZERO, Some(running(id, Time::ZERO)), &mut effects);
     }
-    let notes: Vec<&Effect> = effects.iter().filter(|effect| matches!(effect, Effect::Note { .. })).collect();
-    assert_eq!(notes.len(), 1);
+    let events: Vec<&Effect> = effects.iter().filter(|effect| matches!(effect, Effect::Event { .. })).collect();
+    assert_eq!(events.len(), 1);
 }
 
 #[test]
@@ -361,24 +361,24 @@ fn a_second_look_that_fails_is_not_complained_about() {
     let mut prober = prober(&container, &NodePolicy::default());
     let mut effects = Vec::new();
     prober.step(Time::ZERO, Some(running("c", Time::ZERO)), &mut effects);
-    let mut notes = Vec::new();
+    let mut events = Vec::new();
     for attempt in 1..=3 {
         let report = Report::failure("no");
         let now = prober.deadline().unwrap_or(Time::ZERO);
         prober.step(now, None, &mut effects);
         prober.input(now, Input::Finished { probe: ProbeType::Readiness, attempt, report }, &mut effects);
-        notes.push(effects.drain(..).filter(|effect| matches!(effect, Effect::Note { .. })).count());
+        events.push(effects.drain(..).filter(|effect| matches!(effect, Effect::Event { .. })).count());
     }
     // The first failure, the look, and a failure within a minute that crosses nothing.
-    assert_eq!(notes, [1, 0, 0]);
+    assert_eq!(events, [1, 0, 0]);
     let [mut errors, mut failures] = [0, 0];
     prober.step(Time::from_secs(10), None, &mut effects);
     let report = Report::error(crate::outcome::Discarded::Resource, "EMFILE");
     prober.input(Time::from_secs(61), Input::Finished { probe: ProbeType::Readiness, attempt: 4, report }, &mut effects);
     for effect in effects {
-        if let Effect::Note { notice, .. } = effect {
-            errors += u32::from(notice.message.contains("discarded: EMFILE"));
-            failures += notice.count - 1;
+        if let Effect::Event { event, .. } = effect {
+            errors += u32::from(event.message.contains("discarded: EMFILE"));
+            failures += event.count - 1;
         }
     }
     assert_eq!((errors, failures), (1, 1), "the error speaks for the failure that was left out, not for the look");

@@ -260,7 +260,7 @@ fn message(given: &Failed, expect: &Text) -> Verdict {
     prober.step(Time::ZERO, Some(Input::Running { id: "c".into(), started_at: Time::ZERO }), &mut effects);
     prober.step(Time::ZERO, Some(Input::Finished { probe: ProbeType::Readiness, attempt: 1, report }), &mut effects);
     let text = effects.iter().find_map(|effect| match effect {
-        Effect::Note { notice, .. } => Some(notice.message.as_str()),
+        Effect::Event { event, .. } => Some(event.message.as_str()),
         _ => None,
     });
     let text = text.ok_or("no event")?;

@@ -334,7 +334,7 @@ fn record(at: i64, effect: &Effect) -> Option<Value> {
         }
         Effect::Ended { probe } => json!({"at": at, "ended": type_name(*probe)}),
         Effect::Launch(_) | Effect::Knock(_) | Effect::StopKnocking { .. } => return None,
-        Effect::Cancel { .. } | Effect::Note { .. } | Effect::Stale { .. } | Effect::Overrun { .. } => {
+        Effect::Cancel { .. } | Effect::Event { .. } | Effect::Stale { .. } | Effect::Overrun { .. } => {
             return None;
         }
     })

@@ -86,8 +86,8 @@ fn run(request: &Request, start: &Observed) -> Result<(Vec<Observed>, Plan), Tes
     for _ in 0..=STEPS_MAX {
         let here = states.last().expect("the start at least");
         let plan = plan(&request, here);
-        if plan.leg_done && !plan.done {
-            request.applied = plan.leg;
+        if plan.stage_done && !plan.done {
+            request.applied = plan.stage;
         } else if plan.steps.is_empty() {
             return Ok((states, plan));
         } else {
@@ -102,10 +102,10 @@ fn run(request: &Request, start: &Observed) -> Result<(Vec<Observed>, Plan), Tes
 }
 
 fn at_target(request: &Request, observed: &Observed) -> bool {
-    let leg = Leg::new(request.target.profile(), request);
-    observed.kcm.iter().all(|kcm| leg.kcm_done(kcm))
-        && observed.kas.iter().all(|kas| leg.kas_done(kas))
-        && observed.nodes.iter().filter(|node| !node.deferred()).all(|node| leg.node_done(node))
+    let stage = Stage::new(request.target.profile(), request);
+    observed.kcm.iter().all(|kcm| stage.kcm_done(kcm))
+        && observed.kas.iter().all(|kas| stage.kas_done(kas))
+        && observed.nodes.iter().filter(|node| !node.deferred()).all(|node| stage.node_done(node))
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use crate::profile::Owner;
 
 /// What kind of instance a step changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum InstanceKind {
     /// An API server.
     Kas,
     /// A controller manager.
@@ -16,22 +16,22 @@ pub enum Kind {
     Node,
 }
 
-impl Kind {
+impl InstanceKind {
     /// Returns the short name, as steps and metrics have it.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Kas => "kas",
-            Kind::Kcm => "kcm",
-            Kind::Node => "node",
+            InstanceKind::Kas => "kas",
+            InstanceKind::Kcm => "kcm",
+            InstanceKind::Node => "node",
         }
     }
 
     /// Returns who answers for it.
     pub const fn owner(self) -> Owner {
         match self {
-            Kind::Kas => Owner::KubeApiServer,
-            Kind::Kcm => Owner::KubeControllerManager,
-            Kind::Node => Owner::MachineConfig,
+            InstanceKind::Kas => Owner::KubeApiServer,
+            InstanceKind::Kcm => Owner::KubeControllerManager,
+            InstanceKind::Node => Owner::MachineConfig,
         }
     }
 }
@@ -66,11 +66,11 @@ pub enum Step {
 
 impl Step {
     /// Returns the kind of the instance.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> InstanceKind {
         match self {
-            Step::Kcm { .. } => Kind::Kcm,
-            Step::Kas { .. } => Kind::Kas,
-            Step::Node { .. } => Kind::Node,
+            Step::Kcm { .. } => InstanceKind::Kcm,
+            Step::Kas { .. } => InstanceKind::Kas,
+            Step::Node { .. } => InstanceKind::Node,
         }
     }
 
@@ -124,7 +124,7 @@ impl BlockReason {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Blocked {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: InstanceKind,
     /// Its name.
     pub name: String,
     /// Why.

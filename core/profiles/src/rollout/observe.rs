@@ -14,7 +14,7 @@ use api::{Node, Pod, duration};
 use machine::Time;
 
 use super::{INSTANCE, LOOK, Rollout};
-use crate::plan::{ApiServer, ControllerManager, Kind, Observed, WorkerNode};
+use crate::plan::{ApiServer, ControllerManager, InstanceKind, Observed, WorkerNode};
 use crate::profile::{Profile, Values};
 
 /// What a controller sees.
@@ -42,7 +42,7 @@ impl World<'_> {
     }
 
     /// Returns the grace that the node lifecycle controller is told to use.
-    pub(super) fn told_grace(&self) -> Option<Duration> {
+    pub(super) fn annotated_grace(&self) -> Option<Duration> {
         self.carrier(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok())
     }
 
@@ -91,7 +91,7 @@ impl Rollout {
     /// Returns the values in use. What is told to change and has not yet counts as settling.
     pub(super) fn observe(&mut self, now: Time, world: &World<'_>) -> Observed {
         let mut waiting = BTreeMap::new();
-        let mut settling = |kind: Kind, name: &str, differs: bool| {
+        let mut settling = |kind: InstanceKind, name: &str, differs: bool| {
             let key = (kind, name.to_owned());
             if !differs {
                 return None;
@@ -102,23 +102,25 @@ impl Rollout {
             let seconds = now.since(since).as_secs() / LOOK.as_secs() * LOOK.as_secs();
             Some(Duration::from_secs(seconds))
         };
-        let told = world.told_grace();
+        let annotated = world.annotated_grace();
         let mut kcm = ControllerManager::new(INSTANCE, world.grace);
         kcm.leader = true;
-        kcm.settling = settling(Kind::Kcm, INSTANCE, told.is_some_and(|told| told != world.grace));
+        kcm.settling = settling(InstanceKind::Kcm, INSTANCE, annotated.is_some_and(|annotated| annotated != world.grace));
         let seconds = |name| world.carrier(name).and_then(|text| text.parse::<i64>().ok());
         let (not_ready, unreachable) = world.tolerations;
         let mut kas = ApiServer::new(INSTANCE, not_ready, unreachable);
-        let differs = seconds(ANNOTATION_NOT_READY_SECONDS).is_some_and(|told| told != not_ready)
-            || seconds(ANNOTATION_UNREACHABLE_SECONDS).is_some_and(|told| told != unreachable);
-        kas.settling = settling(Kind::Kas, INSTANCE, differs);
+        let differs = seconds(ANNOTATION_NOT_READY_SECONDS).is_some_and(|annotated| annotated != not_ready)
+            || seconds(ANNOTATION_UNREACHABLE_SECONDS).is_some_and(|annotated| annotated != unreachable);
+        kas.settling = settling(InstanceKind::Kas, INSTANCE, differs);
         let mut nodes = Vec::with_capacity(world.nodes.len());
         for (name, node) in world.nodes {
             let mut worker = read_node(now, name, node, world);
-            if let Some(told) = told_interval(node).filter(|told| !worker.control_plane && *told != worker.heartbeat) {
-                worker.settling = settling(Kind::Node, name, true);
+            if let Some(annotated) =
+                annotated_interval(node).filter(|annotated| !worker.control_plane && *annotated != worker.heartbeat)
+            {
+                worker.settling = settling(InstanceKind::Node, name, true);
                 // Either may be in use: the slower one is the one to be careful about.
-                worker.heartbeat = worker.heartbeat.max(told);
+                worker.heartbeat = worker.heartbeat.max(annotated);
             }
             nodes.push(worker);
         }
@@ -133,8 +135,8 @@ pub fn observed(now: Time, world: &World<'_>) -> Observed {
 }
 
 /// Returns the interval that a node is told to use.
-pub(super) fn told_interval(node: &Node) -> Option<Duration> {
-    api::config_node::told_interval(node).ok().flatten()
+pub(super) fn annotated_interval(node: &Node) -> Option<Duration> {
+    api::config_node::annotated_interval(node).ok().flatten()
 }
 
 fn read_node(now: Time, name: &str, node: &Node, world: &World<'_>) -> WorkerNode {

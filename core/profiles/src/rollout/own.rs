@@ -13,7 +13,7 @@ use api::write::Verb;
 use api::{Node, Write, duration};
 use serde_json::json;
 
-use super::observe::{LABEL_CONTROL_PLANE, told_interval};
+use super::observe::{LABEL_CONTROL_PLANE, annotated_interval};
 use crate::profile::{Profile, Target};
 
 /// Returns the profile that a worker asks for itself; a name that is no profile asks for nothing.
@@ -41,7 +41,7 @@ pub(super) fn set_apart(nodes: &BTreeMap<String, Node>) -> (BTreeMap<String, Nod
             continue;
         };
         let interval = own.values().lease_renew_interval();
-        if told_interval(node) != Some(interval) {
+        if annotated_interval(node) != Some(interval) {
             let patch = json!({"metadata": {"annotations": {ANNOTATION_UPDATE_FREQUENCY: duration::format(interval)}}});
             writes.push(Write::to::<Node>("", name, Verb::Merge(patch)));
         }

@@ -25,7 +25,7 @@ struct Plane {
     /// What `applied-profile` has been, and the reasons of each owner, in order.
     applied: Vec<String>,
     reasons: BTreeSet<String>,
-    notes: Vec<&'static str>,
+    events: Vec<&'static str>,
 }
 
 impl Plane {
@@ -42,7 +42,7 @@ impl Plane {
             tolerations: (300, 300),
             applied: Vec::new(),
             reasons: BTreeSet::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
         };
         (0..count).for_each(|index| plane.join(&format!("n{index}")));
         plane
@@ -80,7 +80,7 @@ impl Plane {
     }
 
     /// One look; the writes come true.
-    fn look(&mut self) -> Turn {
+    fn look(&mut self) -> RolloutUpdate {
         let cluster = self.cluster.is_some().then(|| self.cluster());
         let nodes: BTreeMap<String, Node> = self
             .nodes
@@ -95,9 +95,9 @@ impl Plane {
             grace: self.grace,
             tolerations: self.tolerations,
         };
-        let turn = self.rollout.look(self.now, &world);
-        turn.writes.iter().for_each(|write| self.write(write));
-        self.notes.extend(turn.notes.iter().map(|note| note.reason));
+        let update = self.rollout.look(self.now, &world);
+        update.writes.iter().for_each(|write| self.write(write));
+        self.events.extend(update.events.iter().map(|event| event.reason));
         let cluster = self.cluster();
         if let Some(applied) = cluster.metadata.annotations.get(ANNOTATION_APPLIED_PROFILE)
             && self.applied.last() != Some(applied)
@@ -106,7 +106,7 @@ impl Plane {
         }
         let conditions = cluster.status.worker_latency_profile_status.conditions;
         self.reasons.extend(conditions.into_iter().map(|condition| format!("{}: {}", condition.owner, condition.reason)));
-        turn
+        update
     }
 
     fn write(&mut self, write: &Write) {
@@ -146,23 +146,23 @@ impl Plane {
     }
 
     fn obey_node(&mut self, name: &str) {
-        let told = self.nodes[name]["metadata"]["annotations"][ANNOTATION_UPDATE_FREQUENCY].as_str().unwrap_or("10s");
+        let annotated = self.nodes[name]["metadata"]["annotations"][ANNOTATION_UPDATE_FREQUENCY].as_str().unwrap_or("10s");
         if !self.deaf.contains(name) {
-            self.leases.insert(name.to_owned(), duration::parse(told).expect("a duration") * 4);
+            self.leases.insert(name.to_owned(), duration::parse(annotated).expect("a duration") * 4);
         }
     }
 
     /// Looks until the target is reached; every state on the way is safe for every node.
     fn finish(&mut self) {
         for _ in 0..500 {
-            let turn = self.look();
-            let view = turn.view.expect("there is an object");
+            let update = self.look();
+            let view = update.view.expect("there is an object");
             let unsafe_nodes = view.classes[&Class::Elevated] + view.classes[&Class::Certain];
             assert_eq!(unsafe_nodes, 0, "{view:?}");
-            if view.done && turn.writes.is_empty() {
+            if view.done && update.writes.is_empty() {
                 return;
             }
-            self.now = turn.again_at.expect("a rollout is looked at again");
+            self.now = update.again_at.expect("a rollout is looked at again");
             self.obey();
         }
         panic!("never finished: {:#}", self.cluster.clone().unwrap_or_default());
@@ -234,9 +234,9 @@ fn default_to_low_goes_through_medium_and_back_to_nothing() {
     for reason in ["ProfileUpdateTriggered", "WaitingForOtherOwners", "IntermediateProfileReached"] {
         assert!(plane.reasons.iter().any(|seen| seen.ends_with(reason)), "{reason}: {:?}", plane.reasons);
     }
-    let steps = plane.notes.iter().filter(|note| **note == "LatencyProfileStepApplied").count();
-    assert_eq!(steps, 3 + 3 + 3, "both graces, one toleration, each node twice: {:?}", plane.notes);
-    assert_eq!((plane.notes.first(), plane.notes.last()), (Some(&"LatencyProfileStarted"), Some(&"LatencyProfileCompleted")));
+    let steps = plane.events.iter().filter(|event| **event == "LatencyProfileStepApplied").count();
+    assert_eq!(steps, 3 + 3 + 3, "both graces, one toleration, each node twice: {:?}", plane.events);
+    assert_eq!((plane.events.first(), plane.events.last()), (Some(&"LatencyProfileStarted"), Some(&"LatencyProfileCompleted")));
     plane.want("");
     plane.finish();
     assert_eq!(plane.all("Complete"), complete("ProfileEmpty"));
@@ -282,9 +282,9 @@ fn a_node_that_does_not_obey_degrades_its_owner_and_everybody_goes_back_to_defau
     assert_eq!(degraded[..2], [reason("False", "RolledBackToDefault"), reason("False", "RolledBackToDefault")]);
     assert_eq!((plane.grace, plane.tolerations), (Duration::from_secs(40), (300, 300)));
     assert!(plane.leases.values().all(|lease| lease.as_secs() == 40));
-    assert_eq!(plane.cluster().spec.worker_latency_profile, "MediumUpdateAverageReaction", "the wish is not touched");
+    assert_eq!(plane.cluster().spec.worker_latency_profile, "MediumUpdateAverageReaction", "the spec is not touched");
     assert!(plane.annotation(ANNOTATION_ROLLED_BACK_GENERATION).is_some());
-    assert!(plane.notes.contains(&"LatencyProfileRolledBack"));
+    assert!(plane.events.contains(&"LatencyProfileRolledBack"));
     // Sticky across a restart.
     plane.rollout = Rollout::new(Options::default());
     plane.run_for(60);
@@ -310,8 +310,8 @@ fn lost_nodes_end_a_rollout_and_a_paused_one_waits() {
     assert_eq!(plane.grace, Duration::from_secs(120));
     plane.set_ready("n4", "Unknown");
     plane.set_ready("n5", "Unknown");
-    let turn = plane.look();
-    assert_eq!(turn.rolled_back, Some("NodesLostDuringRollout"));
+    let update = plane.look();
+    assert_eq!(update.rolled_back, Some("NodesLostDuringRollout"));
     assert_eq!(plane.all("Degraded")[2], ("True".to_owned(), "NodesLostDuringRollout".to_owned()));
 }
 
@@ -397,8 +397,8 @@ fn pods_with_old_defaults_are_counted_and_own_tolerations_are_not() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(testkit::cases(256)))]
 
-    /// Wishes come and go, everybody obeys when he likes, the controller loses its memory: at no time does a node speak more
-    /// slowly than the grace in use bears.
+    /// Desired profiles come and go, everybody obeys when he likes, the controller loses its memory: at no time does a node speak more
+    /// slowly than the grace in use allows.
     #[test]
     fn whatever_is_wanted_and_whoever_is_late_every_node_is_safe_at_every_moment(
         actions in prop::collection::vec((0..8u8, 0..4usize), 1..120),

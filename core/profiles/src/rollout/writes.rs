@@ -10,7 +10,7 @@ use api::{Node, Write, duration};
 use serde_json::{Map, Value, json};
 
 use super::World;
-use super::observe::{LABEL_CONTROL_PLANE, told_interval};
+use super::observe::{LABEL_CONTROL_PLANE, annotated_interval};
 use crate::plan::Step;
 use crate::profile::{Profile, Target, Values};
 
@@ -59,7 +59,7 @@ impl<'a> Changes<'a> {
             }
             Step::Node { name, heartbeat } => {
                 let Some(node) = self.world.nodes.get(name) else { return false };
-                let differs = told_interval(node) != Some(*heartbeat);
+                let differs = annotated_interval(node) != Some(*heartbeat);
                 if differs {
                     self.annotate_node(name, Some(duration::format(*heartbeat)));
                 }
@@ -79,9 +79,9 @@ impl<'a> Changes<'a> {
         let world = self.world;
         for (name, node) in world.nodes {
             let worker = !node.metadata.labels.contains_key(LABEL_CONTROL_PLANE);
-            let (wanted, told) =
+            let (wanted, annotated) =
                 (interval.clone().filter(|_| worker), node.metadata.annotations.get(ANNOTATION_UPDATE_FREQUENCY));
-            if wanted.as_ref() != told {
+            if wanted.as_ref() != annotated {
                 self.annotate_node(name, wanted);
             }
         }

@@ -6,29 +6,24 @@ use proptest::sample::select;
 use super::*;
 
 fn instances() -> impl Strategy<Value = Instances> {
-    (1usize..4, 0usize..5, any::<bool>(), 0usize..2, 0usize..2).prop_map(|(total, updated, turn, unaware, failed)| Instances {
-        total,
-        updated,
-        turn,
-        unaware,
-        failed,
-    })
+    (1usize..4, 0usize..5, any::<bool>(), 0usize..2, 0usize..2)
+        .prop_map(|(total, updated, active, unaware, failed)| Instances { total, updated, active, unaware, failed })
 }
 
 fn timeline() -> impl Strategy<Value = Vec<Snapshot>> {
     let target =
         select(&[Target::Empty, Target::Of(Profile::Default), Target::Of(Profile::Medium), Target::Of(Profile::Low)][..]);
-    let wish = (target, 1i64..3, select(&Profile::ALL[..]), prop::bool::weighted(0.2));
+    let desired = (target, 1i64..3, select(&Profile::ALL[..]), prop::bool::weighted(0.2));
     let seen = (0usize..4, [instances(), instances(), instances()]);
-    prop::collection::vec((0i64..400, wish, seen), 1..12).prop_map(|entries| {
+    prop::collection::vec((0i64..400, desired, seen), 1..12).prop_map(|entries| {
         let mut at = 0;
-        let snapshots = entries.into_iter().map(|(later, (target, generation, leg, paused), (nodes_lost, owners))| {
+        let snapshots = entries.into_iter().map(|(later, (target, generation, stage, paused), (nodes_lost, owners))| {
             at += later;
             Snapshot {
                 at: Time::from_secs(at),
                 target,
                 generation: generation.to_string(),
-                leg,
+                stage,
                 paused,
                 nodes_lost,
                 nodes_ready_at_start: 3,

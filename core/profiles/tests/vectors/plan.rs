@@ -143,13 +143,13 @@ pub(crate) fn check(case: Case) -> Verdict {
     same(
         &case.expect,
         &json!({
-            "leg": got.leg.name(),
+            "leg": got.stage.name(),
             "steps": texts(&got.steps),
             "next": texts(&got.next),
             "blocked": got.blocked.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "deferred": got.deferred,
             "wait": got.wait,
-            "legDone": got.leg_done,
+            "legDone": got.stage_done,
             "done": got.done,
         }),
     )

@@ -31,7 +31,8 @@ struct Entry {
     at: i64,
     profile: String,
     generation: i64,
-    leg: String,
+    #[serde(rename = "leg")]
+    stage: String,
     #[serde(default)]
     paused: bool,
     #[serde(default)]
@@ -46,7 +47,8 @@ struct Entry {
 struct Counts {
     total: usize,
     updated: usize,
-    turn: bool,
+    #[serde(rename = "turn")]
+    active: bool,
     #[serde(default)]
     unaware: usize,
     #[serde(default)]
@@ -59,14 +61,14 @@ impl Entry {
         for (name, counts) in &self.owners {
             let owner = Owner::ALL.into_iter().find(|owner| owner.name() == name);
             let owner = owner.ok_or_else(|| format!("unknown owner {name}"))?;
-            let Counts { total, updated, turn, unaware, failed } = *counts;
-            owners.insert(owner, Instances { total, updated, turn, unaware, failed });
+            let Counts { total, updated, active, unaware, failed } = *counts;
+            owners.insert(owner, Instances { total, updated, active, unaware, failed });
         }
         Ok(Snapshot {
             at: Time::from_secs(self.at),
             target: Target::parse(&self.profile).map_err(|error| error.to_string())?,
             generation: self.generation.to_string(),
-            leg: Profile::parse(&self.leg).map_err(|error| error.to_string())?,
+            stage: Profile::parse(&self.stage).map_err(|error| error.to_string())?,
             paused: self.paused,
             nodes_lost: self.nodes_lost,
             nodes_ready_at_start: self.nodes_ready_at_start,

@@ -4,7 +4,7 @@
 use apply::{Elements, Members, Scalar, Schema as Typed};
 use serde_json::{Map, Value, json};
 
-use crate::kind::Kind;
+use crate::kind::ServedKind;
 use kinds::model::{self, Apply, Merge, Message, Type};
 use schemas::{Additional, ListType, Schema, Type as CustomType};
 
@@ -32,7 +32,7 @@ pub enum FieldType<'a> {
 /// What a field that the model says nothing about does.
 static PLAIN: Merge = Merge { key: None, retain_keys: false, apply: Apply::Unsaid };
 
-impl Kind {
+impl ServedKind {
     /// Returns the type of this kind in a version; `None`: there is no such version.
     pub(super) fn field_type(&self, api_version: &str) -> Option<FieldType<'_>> {
         if let Some(custom) = self.custom() {

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::*;
 
-fn put(state: &mut State, at: Time, name: &str, expect: Expect, value: i64) -> Result<Arc<Stored>, Refused> {
+fn put(state: &mut RegistryState, at: Time, name: &str, expect: Expect, value: i64) -> Result<Arc<Stored>, Refused> {
     commit(state, at, Write::put(key("", "things", "ns", name), expect, json!({"metadata": {"name": name}, "v": value})))
 }
 
-fn commit(state: &mut State, at: Time, write: Write) -> Result<Arc<Stored>, Refused> {
+fn commit(state: &mut RegistryState, at: Time, write: Write) -> Result<Arc<Stored>, Refused> {
     let (next, changes, mut answers) = state.stage(at, vec![write]).into_parts();
     state.publish(next, &changes);
     answers.remove(0)
@@ -20,7 +20,7 @@ fn commit(state: &mut State, at: Time, write: Write) -> Result<Arc<Stored>, Refu
 
 #[test]
 fn nothing_is_visible_before_it_is_published() {
-    let state = State::default();
+    let state = RegistryState::default();
     let write = Write::put(key("", "things", "", "a"), Expect::Absent, json!({"metadata": {"name": "a"}}));
     let staged = state.stage(Time::ZERO, vec![write]);
     assert_eq!(staged.changes.len(), 1);
@@ -30,7 +30,7 @@ fn nothing_is_visible_before_it_is_published() {
 
 #[test]
 fn writes_of_one_batch_see_each_other() {
-    let mut state = State::default();
+    let mut state = RegistryState::default();
     let write = |expect| Write::put(key("", "things", "", "a"), expect, json!({"metadata": {"name": "a"}}));
     let staged = state.stage(Time::ZERO, vec![write(Expect::Absent), write(Expect::Absent), write(Expect::At(1))]);
     let (next, changes, answers) = staged.into_parts();
@@ -43,7 +43,7 @@ fn writes_of_one_batch_see_each_other() {
 #[test]
 fn history_is_forgotten_by_age_and_size_only() {
     let limits = WindowLimits { revisions: 2, age: Duration::from_secs(10), bytes: 1 << 20 };
-    let mut state = State::restore(0, [], 0, Vec::new(), limits);
+    let mut state = RegistryState::restore(0, [], 0, Vec::new(), limits);
     for n in 0..5 {
         put(&mut state, Time::from_secs(n), &format!("o{n}"), Expect::Absent, n).unwrap();
     }
@@ -52,7 +52,7 @@ fn history_is_forgotten_by_age_and_size_only() {
     assert!(state.changes_after(0).is_none());
     assert!(state.changes_after(state.floor()).is_some());
     let tight = WindowLimits { bytes: 1000, ..limits };
-    let mut state = State::restore(0, [], 0, Vec::new(), tight);
+    let mut state = RegistryState::restore(0, [], 0, Vec::new(), tight);
     for n in 0..50 {
         put(&mut state, Time::ZERO, &format!("o{n}"), Expect::Absent, n).unwrap();
     }
@@ -62,7 +62,7 @@ fn history_is_forgotten_by_age_and_size_only() {
 
 #[test]
 fn ranges_are_in_key_order_and_stay_in_their_resource() {
-    let mut state = State::default();
+    let mut state = RegistryState::default();
     for name in ["b", "a", "c"] {
         put(&mut state, Time::ZERO, name, Expect::Absent, 0).unwrap();
     }
@@ -83,7 +83,7 @@ fn sized(bytes: usize) -> Value {
 
 #[test]
 fn an_object_above_the_limit_is_refused_and_leaves_no_trace() {
-    let mut state = State::default();
+    let mut state = RegistryState::default();
     let place = || key("", "things", "ns", "a");
     let large = Write::put(place(), Expect::Absent, sized(OBJECT_MAX + 100));
     assert_eq!(commit(&mut state, Time::ZERO, large).unwrap_err(), Refused::TooLarge);
@@ -109,7 +109,7 @@ fn an_object_above_the_limit_is_refused_and_leaves_no_trace() {
 fn an_object_that_was_above_the_limit_may_shrink_and_stay() {
     let stored = Arc::new(Stored::new(1, sized(OBJECT_MAX * 2)));
     let place = key("", "things", "ns", "a");
-    let mut state = State::restore(1, [(Arc::clone(&place), stored)], 1, Vec::new(), WindowLimits::default());
+    let mut state = RegistryState::restore(1, [(Arc::clone(&place), stored)], 1, Vec::new(), WindowLimits::default());
     commit(&mut state, Time::ZERO, Write::put(Arc::clone(&place), Expect::At(1), sized(OBJECT_MAX * 2 - 50))).unwrap();
     let grown = Write::put(place, Expect::At(2), sized(OBJECT_MAX * 2));
     assert_eq!(commit(&mut state, Time::ZERO, grown).unwrap_err(), Refused::TooLarge);
@@ -117,7 +117,7 @@ fn an_object_that_was_above_the_limit_may_shrink_and_stay() {
 
 #[test]
 fn nothing_is_put_into_what_is_missing_or_going() {
-    let mut state = State::default();
+    let mut state = RegistryState::default();
     let place = key("", "namespaces", "", "ns");
     let inside =
         || Write { within: vec![Arc::clone(&place)], ..Write::put(key("", "things", "ns", "a"), Expect::Absent, json!({})) };
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn the_state_agrees_with_a_naive_model(steps in proptest::collection::vec(step(), 0..60)) {
-        let mut state = State::default();
+        let mut state = RegistryState::default();
         // The model: every revision's objects as name -> (revision, value).
         let mut model: Vec<BTreeMap<String, (u64, i64)>> = vec![BTreeMap::new()];
         for (number, (name, remove, how)) in steps.into_iter().enumerate() {

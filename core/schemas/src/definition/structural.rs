@@ -179,12 +179,12 @@ fn condition(schema: &Value, path: &Path, skip_any_of: bool, errors: &mut Vec<Er
         ("x-kubernetes-map-type", "undefined"),
         ("x-kubernetes-validations", "empty"),
     ] {
-        let said = json::get(schema, key).is_some_and(|value| match what {
+        let stated = json::get(schema, key).is_some_and(|value| match what {
             "false" => value == &Value::Bool(true),
             "empty" => value.as_str() != Some("") && value.as_array().is_none_or(|items| !items.is_empty()),
             _ => true,
         });
-        if said {
+        if stated {
             errors.push(Error::forbidden(&path.child(key), format!("must be {what} to be structural")));
         }
     }

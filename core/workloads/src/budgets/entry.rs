@@ -9,7 +9,7 @@ use crate::claim::controller;
 
 /// What a budget needs to know of a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Member {
+pub(super) struct BudgetPod {
     pub(super) key: Key,
     pub(super) uid: String,
     revision: Option<u128>,
@@ -22,11 +22,11 @@ pub(super) struct Member {
     ready: bool,
 }
 
-impl Member {
-    pub(super) fn read(pod: &Pod) -> Member {
+impl BudgetPod {
+    pub(super) fn read(pod: &Pod) -> BudgetPod {
         let owner = controller(&pod.metadata);
         let set = owner.filter(|owner| owner.kind == "ReplicaSet").map(|owner| owner.uid.clone());
-        Member {
+        BudgetPod {
             key: Key::of(&pod.metadata),
             uid: pod.metadata.uid.clone(),
             revision: api::key::revision(&pod.metadata),
@@ -43,9 +43,9 @@ impl Member {
     }
 
     /// Returns whether another version of it tells nothing new.
-    pub(super) fn same(&self, new: &Member) -> bool {
+    pub(super) fn same(&self, new: &BudgetPod) -> bool {
         let stale = self.uid == new.uid && matches!((self.revision, new.revision), (Some(old), Some(new)) if new < old);
-        stale || *self == Member { revision: self.revision, ..new.clone() }
+        stale || *self == BudgetPod { revision: self.revision, ..new.clone() }
     }
 }
 
@@ -76,7 +76,7 @@ impl Entry {
     }
 
     /// Counts a pod; returns whether it is the first of its ReplicaSet.
-    pub(super) fn count(&mut self, pod: &Member) -> bool {
+    pub(super) fn count(&mut self, pod: &BudgetPod) -> bool {
         self.pods += 1;
         self.healthy += i64::from(pod.is_healthy());
         if pod.foreign {
@@ -89,7 +89,7 @@ impl Entry {
     }
 
     /// Undoes [`count`](Entry::count) of the same pod; returns whether it was the last of its ReplicaSet.
-    pub(super) fn uncount(&mut self, pod: &Member) -> bool {
+    pub(super) fn uncount(&mut self, pod: &BudgetPod) -> bool {
         self.pods -= 1;
         self.healthy -= i64::from(pod.is_healthy());
         self.foreign.remove(&pod.key);

@@ -85,7 +85,7 @@ impl<'a> Draft<'a> {
         self.annotations.get(MAX_REPLICAS).and_then(|text| text.parse().ok())
     }
 
-    /// Scales it, and notes for which size of the Deployment.
+    /// Scales it, and events for which size of the Deployment.
     pub(super) fn scale(&mut self, replicas: i64, size: &Size) {
         self.replicas = replicas.max(0);
         annotations::set_sizes(&mut self.annotations, size);
@@ -111,12 +111,12 @@ impl<'a> Draft<'a> {
             patch["metadata"]["annotations"] = annotations.into();
         }
         let before = self.set.spec.replicas;
-        let note = (before != self.replicas).then(|| scaled(deployment, &metadata.name, before, self.replicas));
+        let event = (before != self.replicas).then(|| scaled(deployment, &metadata.name, before, self.replicas));
         if !spec.is_empty() {
             patch["spec"] = spec.into();
         }
         let write = Write::to::<ReplicaSet>(&metadata.namespace, &metadata.name, Verb::Merge(patch));
-        Some(Step { name: metadata.name.clone(), write, note })
+        Some(Step { name: metadata.name.clone(), write, event })
     }
 }
 

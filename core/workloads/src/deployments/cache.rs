@@ -80,7 +80,7 @@ impl Deployments {
 
     pub(super) fn delete_set(&mut self, now: Time, metadata: &ObjectMeta) {
         if let Some(deployment) = controller(metadata).and_then(|owner| self.by_uid.get(&owner.uid)).cloned() {
-            self.flights.seen_deleted(&deployment, &metadata.uid);
+            self.pending_writes.seen_deleted(&deployment, &metadata.uid);
         }
         let key = Key::of(metadata);
         if self.sets.get(&key).is_some_and(|set| set.metadata.uid == metadata.uid) {

@@ -111,7 +111,7 @@ impl ReplicaSets {
 
     pub(super) fn delete_pod(&mut self, now: Time, metadata: &ObjectMeta) {
         if let Some(set) = controller(metadata).and_then(|owner| self.by_uid.get(&owner.uid)) {
-            self.flights.seen_deleted(&set.clone(), &metadata.uid);
+            self.pending_writes.seen_deleted(&set.clone(), &metadata.uid);
         }
         let key = Key::of(metadata);
         if self.pods.get(&key).is_some_and(|pod| pod.uid == metadata.uid) {

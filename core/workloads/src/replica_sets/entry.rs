@@ -8,12 +8,12 @@ use api::{Key, ReplicaSet, Selector};
 use machine::Time;
 
 use crate::claim::selects;
-use crate::flights::back_off;
+use crate::pending_writes::back_off;
 use crate::pod::PodFacts;
 
 /// What went wrong when pods were made or deleted.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Trouble {
+pub(super) struct ReplicaFailure {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
@@ -36,9 +36,9 @@ pub(super) struct Entry {
     /// Whether pods are being made or deleted.
     pub(super) managing: bool,
     /// What the requests under way have met so far.
-    pub(super) batch_trouble: Option<Trouble>,
+    pub(super) batch_failure: Option<ReplicaFailure>,
     /// What the last attempt to make or delete pods met.
-    pub(super) trouble: Option<Trouble>,
+    pub(super) replica_failure: Option<ReplicaFailure>,
     /// Failures in a row.
     failures: u32,
     pub(super) retry_at: Option<Time>,
@@ -70,8 +70,8 @@ impl Entry {
             confirmed: false,
             batch: 1,
             managing: false,
-            batch_trouble: None,
-            trouble: None,
+            batch_failure: None,
+            replica_failure: None,
             failures: 0,
             retry_at: None,
             report_at: None,
@@ -182,10 +182,10 @@ impl Entry {
         if !std::mem::take(&mut self.managing) {
             return;
         }
-        match self.batch_trouble.take() {
-            Some(trouble) => {
+        match self.batch_failure.take() {
+            Some(replica_failure) => {
                 self.failed(now);
-                self.trouble = Some(trouble);
+                self.replica_failure = Some(replica_failure);
                 self.batch = 1;
             }
             None => self.batch = self.batch.saturating_mul(2),
@@ -195,7 +195,7 @@ impl Entry {
     /// Notes that there are as many pods as are wanted.
     pub(super) fn settled(&mut self) {
         self.batch = 1;
-        self.trouble = None;
+        self.replica_failure = None;
         if self.retry_at.is_none() {
             self.failures = 0;
         }

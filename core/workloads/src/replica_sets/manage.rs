@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use api::{Key, NoteType, Pod, Verb, Write, WriteError};
+use api::{EventType, Key, Pod, Verb, Write, WriteError};
 use machine::Time;
 use serde_json::{Value, json};
 
-use super::entry::Trouble;
-use super::{Purpose, ReplicaSets, What, note};
+use super::entry::ReplicaFailure;
+use super::{Purpose, ReplicaSets, What, event};
 use crate::claim::owner_reference;
 use crate::order::deletion_order;
 use crate::pod::PodFacts;
@@ -85,13 +85,13 @@ impl ReplicaSets {
             (What::Create, Some(entry)) => {
                 if let Some(Object::Pod(pod)) = object {
                     let message = format!("Created pod: {}", pod.metadata.name);
-                    effects.push(note(&entry.set, NoteType::Normal, SUCCESSFUL_CREATE, message));
+                    effects.push(event(&entry.set, EventType::Normal, SUCCESSFUL_CREATE, message));
                 }
             }
             (What::Delete { pod, uid }, entry) => {
                 if let Some(entry) = entry {
                     let message = format!("Deleted pod: {}", pod.name);
-                    effects.push(note(&entry.set, NoteType::Normal, SUCCESSFUL_DELETE, message));
+                    effects.push(event(&entry.set, EventType::Normal, SUCCESSFUL_DELETE, message));
                 }
                 self.note_deleting(now, pod, uid);
             }
@@ -128,8 +128,8 @@ impl ReplicaSets {
             }
         };
         let message = format!("Error {doing}: {}", failure.message);
-        effects.push(note(&entry.set, NoteType::Warning, reason, message));
-        entry.batch_trouble.get_or_insert(Trouble { reason, message: failure.message });
+        effects.push(event(&entry.set, EventType::Warning, reason, message));
+        entry.batch_failure.get_or_insert(ReplicaFailure { reason, message: failure.message });
     }
 }
 

@@ -45,10 +45,10 @@ fn status_patch(now: Time, entry: &Entry) -> Option<Value> {
     if Some(counts.terminating) != stored.terminating_replicas {
         status.insert("terminatingReplicas".to_owned(), counts.terminating.into());
     }
-    match (&entry.trouble, condition(&stored.conditions, REPLICA_FAILURE)) {
-        (Some(trouble), None) => {
+    match (&entry.replica_failure, condition(&stored.conditions, REPLICA_FAILURE)) {
+        (Some(replica_failure), None) => {
             let shown = json!({
-                "type": REPLICA_FAILURE, "status": "True", "reason": trouble.reason, "message": trouble.message,
+                "type": REPLICA_FAILURE, "status": "True", "reason": replica_failure.reason, "message": replica_failure.message,
                 "lastTransitionTime": Timestamp(now).to_string(),
             });
             status.insert("conditions".to_owned(), json!([shown]));

@@ -77,7 +77,7 @@ fn a_budget_without_pods_or_countable_controllers_says_so() {
     let mut world = World::new();
     world.create("poddisruptionbudgets", "b", budget(&json!({"maxUnavailable": 1})));
     world.settle();
-    assert_eq!(world.notes, [("NoPods".to_owned(), "No matching pods found".to_owned())]);
+    assert_eq!(world.events, [("NoPods".to_owned(), "No matching pods found".to_owned())]);
     let owner = json!([{"apiVersion": "x/v1", "kind": "Thing", "name": "t", "uid": "t", "controller": true}]);
     world.create("pods", "p", json!({"metadata": {"labels": {"a": "b"}, "ownerReferences": owner}, "spec": {}}));
     world.settle();

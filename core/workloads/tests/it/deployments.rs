@@ -49,7 +49,7 @@ fn a_template_becomes_a_replica_set() {
     assert_eq!((&available["status"], &available["reason"]), (&json!("False"), &json!("MinimumReplicasUnavailable")));
     assert_eq!(world.condition("deployments", "d", "Progressing").unwrap()["status"], "True");
     let name = set["metadata"]["name"].as_str().unwrap();
-    assert!(world.notes.contains(&("ScalingReplicaSet".into(), format!("Scaled up replica set {name} from 0 to 2"))));
+    assert!(world.events.contains(&("ScalingReplicaSet".into(), format!("Scaled up replica set {name} from 0 to 2"))));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_replica_set_that_cannot_be_made_is_said_and_tried_again() {
     let progressing = world.condition("deployments", "d", "Progressing").unwrap();
     assert_eq!((&progressing["status"], &progressing["reason"]), (&json!("False"), &json!("ReplicaSetCreateError")));
     assert!(progressing["message"].as_str().unwrap().ends_with(": no room"));
-    assert_eq!(world.notes[0].0, "ReplicaSetCreateError");
+    assert_eq!(world.events[0].0, "ReplicaSetCreateError");
     world.refuse.clear();
     world.pass(31);
     assert_eq!(set_of(&world, "i:1")["spec"]["replicas"], 1);

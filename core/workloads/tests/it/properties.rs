@@ -8,7 +8,7 @@ use crate::world::{World, deployment, replica_set, template};
 #[derive(Clone, Debug)]
 enum Act {
     /// A controller takes what waits for it, an answer first or an event first.
-    Turn(usize, bool),
+    Step(usize, bool),
     /// The user scales.
     Scale(i64),
     /// The user changes the template.
@@ -25,7 +25,7 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        20 => (0..3usize, any::<bool>()).prop_map(|(seat, first)| Act::Turn(seat, first)),
+        20 => (0..3usize, any::<bool>()).prop_map(|(seat, first)| Act::Step(seat, first)),
         1 => (0..6i64).prop_map(Act::Scale),
         1 => (1..4u8).prop_map(Act::Image),
         3 => (any::<usize>(), any::<bool>()).prop_map(|(pod, ready)| Act::Flip(pod, ready)),
@@ -39,7 +39,7 @@ fn apply(world: &mut World, act: &Act, plural: &'static str) {
     let pods = world.names("pods");
     let nth = |number: usize| pods.get(number % pods.len().max(1)).cloned();
     match act {
-        Act::Turn(seat, first) => drop(world.turn(seat % world.controllers(), *first)),
+        Act::Step(seat, first) => drop(world.step(seat % world.controllers(), *first)),
         Act::Scale(replicas) => world.patch(plural, "w", &json!({"spec": {"replicas": replicas}})),
         Act::Image(number) if plural == "deployments" => {
             world.patch(plural, "w", &json!({"spec": {"template": template(&format!("i:{number}"))}}));
@@ -88,7 +88,7 @@ proptest! {
     fn a_replica_set_never_makes_a_pod_too_many(acts in prop::collection::vec(act(), 1..200)) {
         let mut world = World::new();
         world.create("replicasets", "w", replica_set(5));
-        for act in acts.iter().filter(|act| matches!(act, Act::Turn(..) | Act::Flip(..))) {
+        for act in acts.iter().filter(|act| matches!(act, Act::Step(..) | Act::Flip(..))) {
             apply(&mut world, act, "replicasets");
             prop_assert!(world.names("pods").len() <= 5);
         }

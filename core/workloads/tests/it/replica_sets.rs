@@ -26,8 +26,8 @@ fn pods_are_made_in_growing_batches_with_one_status_at_the_end() {
     let status = json!({"replicas": 10, "fullyLabeledReplicas": 10, "observedGeneration": 1, "terminatingReplicas": 0});
     assert_eq!(set["status"], status);
     assert_eq!(world.log.iter().filter(|line| line.starts_with("status")).count(), 1, "{:?}", world.log);
-    assert_eq!(world.notes.iter().filter(|(reason, _)| reason == "SuccessfulCreate").count(), 10);
-    assert_eq!(world.notes[0].1, format!("Created pod: {}", pods[0]));
+    assert_eq!(world.events.iter().filter(|(reason, _)| reason == "SuccessfulCreate").count(), 10);
+    assert_eq!(world.events[0].1, format!("Created pod: {}", pods[0]));
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn what_the_watch_has_not_shown_yet_is_not_made_again() {
     world.create("replicasets", "r", replica_set(3));
     // Answers are taken before events for as long as there are any: the watch is always behind.
     for _ in 0..1000 {
-        world.turn(0, true);
+        world.step(0, true);
         assert!(world.names("pods").len() <= 3);
     }
     assert_eq!(world.names("pods").len(), 3);
@@ -48,7 +48,7 @@ fn a_pod_that_went_before_its_answer_came_is_replaced_and_not_believed() {
     world.create("replicasets", "r", replica_set(1));
     // The list and the ReplicaSet, until the pod is made; its answer waits.
     while world.names("pods").is_empty() {
-        assert!(world.turn(0, false));
+        assert!(world.step(0, false));
     }
     let first = world.names("pods")[0].clone();
     world.remove("pods", &first);
@@ -66,10 +66,10 @@ fn a_refused_pod_is_said_reported_and_tried_again_later() {
     world.settle();
     let failure = world.condition("replicasets", "r", "ReplicaFailure").expect("a failure");
     assert_eq!((&failure["reason"], &failure["message"]), (&json!("FailedCreate"), &json!("pods \"r-\" is forbidden: no")));
-    assert_eq!(world.notes[0], ("FailedCreate".into(), "Error creating: pods \"r-\" is forbidden: no".into()));
-    let tries = world.notes.len();
+    assert_eq!(world.events[0], ("FailedCreate".into(), "Error creating: pods \"r-\" is forbidden: no".into()));
+    let tries = world.events.len();
     world.pass(60);
-    assert!((tries + 3..tries + 20).contains(&world.notes.len()), "{} tries", world.notes.len());
+    assert!((tries + 3..tries + 20).contains(&world.events.len()), "{} tries", world.events.len());
     world.refuse.clear();
     world.pass(31);
     assert_eq!(world.names("pods").len(), 2);
@@ -82,7 +82,7 @@ fn nothing_is_tried_in_a_namespace_that_goes() {
     world.refuse.insert("pods", "terminating".to_owned());
     world.create("replicasets", "r", replica_set(2));
     world.pass(3600);
-    assert_eq!(world.notes, []);
+    assert_eq!(world.events, []);
     assert_eq!(world.condition("replicasets", "r", "ReplicaFailure"), None);
 }
 
@@ -147,7 +147,7 @@ fn scaling_down_takes_the_cheapest_first() {
     world.patch("replicasets", "r", &json!({"spec": {"replicas": 1}}));
     world.settle();
     assert_eq!(world.names("pods"), [pods[0].clone()]);
-    assert!(world.notes.contains(&("SuccessfulDelete".into(), format!("Deleted pod: {}", pods[2]))));
+    assert!(world.events.contains(&("SuccessfulDelete".into(), format!("Deleted pod: {}", pods[2]))));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_pod_that_went_while_the_watch_was_lost_is_not_believed_from_its_answer() {
     let mut world = World::new();
     world.create("replicasets", "r", replica_set(1));
     while world.names("pods").is_empty() {
-        assert!(world.turn(0, false));
+        assert!(world.step(0, false));
     }
     // The answer waits, the pod goes, and the watch begins anew: nothing tells that it was ever there.
     let first = world.names("pods")[0].clone();

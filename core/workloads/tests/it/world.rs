@@ -30,7 +30,7 @@ pub(crate) struct World {
     /// Requests in the order in which they were done: verb, plural, name.
     pub(crate) log: Vec<String>,
     /// Events: reason and message.
-    pub(crate) notes: Vec<(String, String)>,
+    pub(crate) events: Vec<(String, String)>,
     /// Creations that are refused, by plural: what the server says.
     pub(crate) refuse: BTreeMap<&'static str, String>,
     /// Whether pods stay until told when they are deleted, as pods on a node do.
@@ -50,7 +50,7 @@ impl World {
             serial: 0,
             seats: Vec::new(),
             log: Vec::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
             refuse: BTreeMap::new(),
             graceful: false,
         };
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Lets a controller take one thing that waits for it; returns whether there was one.
-    pub(crate) fn turn(&mut self, seat: usize, answers_first: bool) -> bool {
+    pub(crate) fn step(&mut self, seat: usize, answers_first: bool) -> bool {
         let waiting = &mut self.seats[seat];
         let input = if answers_first {
             waiting.answers.pop_front().or_else(|| waiting.events.pop_front())
@@ -106,7 +106,7 @@ impl World {
         waiting.machine.step(self.now, input, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Note(note) => self.notes.push((note.reason.to_owned(), note.message)),
+                Effect::Event(event) => self.events.push((event.reason.to_owned(), event.message)),
                 Effect::Write(id, write) => self.perform(seat, id, &write),
             }
         }
@@ -116,7 +116,7 @@ impl World {
     /// Lets everything happen that needs no time to pass.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
-            if !(0..self.seats.len()).any(|seat| self.turn(seat, false)) {
+            if !(0..self.seats.len()).any(|seat| self.step(seat, false)) {
                 return;
             }
         }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::Endpoint;
 use super::tls::Caller;
-use crate::supervisor::{Ask, Mail};
+use crate::supervisor::{Ask, Message};
 
 /// The body of an answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -35,8 +35,8 @@ pub(super) async fn answer(endpoint: &Endpoint, caller: Caller, method: &Method,
         return text(StatusCode::UNAUTHORIZED, "a client certificate of the cluster's authority is needed\n");
     }
     match path {
-        "/metrics" => match endpoint.ask(|answer| Ask::Census { answer }).await {
-            Some(census) => typed(METRICS_TYPE, endpoint.metrics.text(Some(&census))),
+        "/metrics" => match endpoint.ask(|answer| Ask::AgentCounts { answer }).await {
+            Some(counts) => typed(METRICS_TYPE, endpoint.metrics.text(Some(&counts))),
             None => stopping(),
         },
         "/metrics/probes" => typed(METRICS_TYPE, endpoint.metrics.text(None)),
@@ -55,7 +55,7 @@ pub(super) async fn answer(endpoint: &Endpoint, caller: Caller, method: &Method,
 impl Endpoint {
     async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
         let (answer, answered) = oneshot::channel();
-        self.mail.send(Mail::Ask(ask(answer))).await.ok()?;
+        self.messages.send(Message::Ask(ask(answer))).await.ok()?;
         answered.await.ok()
     }
 }

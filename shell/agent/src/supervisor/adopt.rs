@@ -101,8 +101,8 @@ impl Supervisor {
             if let Some(address) = adopted.address {
                 self.pool.release(address);
             }
-            if let Some(dir) = self.surround.layout.pod(&uid) {
-                self.surround.spawn(remove(dir, adopted.running));
+            if let Some(dir) = self.context.layout.pod(&uid) {
+                self.context.spawn(remove(dir, adopted.running));
             }
         }
     }

@@ -18,11 +18,11 @@ use processes::listeners::{ANSWERED_BY_ANOTHER, Owner};
 use tokio::task::AbortHandle;
 
 use super::Supervisor;
-use super::answering::Answering;
-use super::containers::Surround;
+use super::containers::AgentContext;
 use super::hooks::VERSION;
-use super::local::{Local, Past, place};
-use super::mail::Mail;
+use super::local::{FinishedAttempt, LocalPod, place};
+use super::messages::Message;
+use super::port_owners::PortOwners;
 use super::views::spec_of;
 use crate::executors::{Executor, Knocked, Socket};
 use crate::supervisor::HOP;
@@ -36,13 +36,13 @@ pub(super) struct Prepared {
     pod_address: Option<SocketAddr>,
     /// It is known that the pod itself answers there.
     own: AtomicBool,
-    answering: Arc<Answering>,
+    port_owners: Arc<PortOwners>,
 }
 
 /// An attempt that waits or runs.
-pub(super) struct Under {
+pub(super) struct ActiveAttempt {
     pub(super) attempt: u32,
-    kind: Kind,
+    kind: AttemptKind,
     stage: Stage,
 }
 
@@ -52,14 +52,14 @@ enum Stage {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AttemptKind {
     Network,
     Exec,
 }
 
 /// Whose attempt.
 #[derive(Clone)]
-pub(crate) enum Whose {
+pub(crate) enum AttemptOwner {
     /// That of a container's probe.
     Container { pod: u64, container: Arc<str>, probe: ProbeType },
     /// That of a marker.
@@ -68,7 +68,7 @@ pub(crate) enum Whose {
 
 /// An attempt that waits for its place.
 struct Work {
-    whose: Whose,
+    owner: AttemptOwner,
     attempt: u32,
     due: Time,
     timeout: Duration,
@@ -91,24 +91,24 @@ impl Attempts {
         Attempts { network: Lane::new(network), exec: Lane::new(exec) }
     }
 
-    fn lane(&mut self, kind: Kind) -> &mut Lane<Work> {
+    fn lane(&mut self, kind: AttemptKind) -> &mut Lane<Work> {
         match kind {
-            Kind::Network => &mut self.network,
-            Kind::Exec => &mut self.exec,
+            AttemptKind::Network => &mut self.network,
+            AttemptKind::Exec => &mut self.exec,
         }
     }
 
-    fn done(&mut self, under: &Under) {
-        self.lane(under.kind).done();
+    fn done(&mut self, active: &ActiveAttempt) {
+        self.lane(active.kind).done();
     }
 
     /// Gives an attempt up, wherever it is.
-    pub(super) fn cancel(&mut self, under: &Under) {
-        match &under.stage {
-            Stage::Waiting(ticket) => drop(self.lane(under.kind).cancel(*ticket)),
+    pub(super) fn cancel(&mut self, active: &ActiveAttempt) {
+        match &active.stage {
+            Stage::Waiting(ticket) => drop(self.lane(active.kind).cancel(*ticket)),
             Stage::Running(task) => {
                 task.abort();
-                self.lane(under.kind).done();
+                self.lane(active.kind).done();
             }
         }
     }
@@ -119,9 +119,9 @@ impl Supervisor {
     pub(super) fn launch(&mut self, key: u64, container: Arc<str>, launch: Launch) {
         let Some(prepared) = self.prepared(key, &container, launch.probe) else { return };
         let Launch { probe, attempt, due, timeout, .. } = launch;
-        let begun = self.begun.take_if(|(whose, _)| *whose == (key, Arc::clone(&container), probe)).map(|(_, socket)| socket);
-        let whose = Whose::Container { pod: key, container, probe };
-        self.queue_on(whose, Some(probe), attempt, (due, timeout), prepared, begun);
+        let begun = self.begun.take_if(|(owner, _)| *owner == (key, Arc::clone(&container), probe)).map(|(_, socket)| socket);
+        let owner = AttemptOwner::Container { pod: key, container, probe };
+        self.queue_on(owner, Some(probe), attempt, (due, timeout), prepared, begun);
     }
 
     /// Has the target of a worker knocked at.
@@ -134,20 +134,20 @@ impl Supervisor {
 
     /// Stops that; a connection that is being made waits for an attempt that begins in the same step.
     pub(super) fn stop_knocking(&mut self, key: u64, container: Arc<str>, probe: ProbeType) {
-        let whose = (key, container, probe);
-        let (refused, begun) = self.knocker.stop(&whose);
-        self.count_knocks(&whose, refused);
-        self.begun = begun.map(|socket| (whose, socket));
+        let owner = (key, container, probe);
+        let (refused, begun) = self.knocker.stop(&owner);
+        self.count_knocks(&owner, refused);
+        self.begun = begun.map(|socket| (owner, socket));
     }
 
     /// Takes the end of knocking at a target.
-    pub(super) fn knocked(&mut self, whose: KnockKey, number: u32, refused: u64, knocked: Knocked) {
-        self.count_knocks(&whose, refused);
-        let (pod, container, probe) = whose.clone();
+    pub(super) fn knocked(&mut self, owner: KnockKey, number: u32, refused: u64, knocked: Knocked) {
+        self.count_knocks(&owner, refused);
+        let (pod, container, probe) = owner.clone();
         let accepted = match knocked {
             Knocked::Accepted { socket, at } => {
                 tracing::trace!(target: HOP, container = &*container, probe = probe.name(), "knock accepted");
-                self.begun = Some((whose, socket));
+                self.begun = Some((owner, socket));
                 Some(at)
             }
             Knocked::Failed => None,
@@ -157,96 +157,98 @@ impl Supervisor {
 
     fn count_knocks(&mut self, (pod, container, probe): &KnockKey, refused: u64) {
         if let Some(local) = self.pods.get_mut(pod) {
-            local.unit(container).workers[place(*probe)].knocks += refused;
+            local.local_container(container).workers[place(*probe)].knocks += refused;
         }
     }
 
     /// Queues an attempt; `probe` is `None` for that of a marker.
     pub(super) fn queue(
         &mut self,
-        whose: Whose,
+        owner: AttemptOwner,
         probe: Option<ProbeType>,
         attempt: u32,
         times: (Time, Duration),
         prepared: Arc<Prepared>,
     ) {
-        self.queue_on(whose, probe, attempt, times, prepared, None);
+        self.queue_on(owner, probe, attempt, times, prepared, None);
     }
 
     fn queue_on(
         &mut self,
-        whose: Whose,
+        owner: AttemptOwner,
         probe: Option<ProbeType>,
         attempt: u32,
         (due, timeout): (Time, Duration),
         prepared: Arc<Prepared>,
         begun: Option<Socket>,
     ) {
-        let kind = if prepared.handler == HandlerKind::Exec { Kind::Exec } else { Kind::Network };
-        let work = Work { whose: whose.clone(), attempt, due, timeout, prepared, begun };
+        let kind = if prepared.handler == HandlerKind::Exec { AttemptKind::Exec } else { AttemptKind::Network };
+        let work = Work { owner: owner.clone(), attempt, due, timeout, prepared, begun };
         let ticket = self.attempts.lane(kind).push(due, probe, work);
-        if let Some(under) = self.under(&whose) {
-            *under = Some(Under { attempt, kind, stage: Stage::Waiting(ticket) });
+        if let Some(active) = self.active(&owner) {
+            *active = Some(ActiveAttempt { attempt, kind, stage: Stage::Waiting(ticket) });
         }
     }
 
     /// Returns where the attempt of a worker is kept while it waits or runs; `None`: the worker is gone.
-    fn under(&mut self, whose: &Whose) -> Option<&mut Option<Under>> {
-        match whose {
-            Whose::Container { pod, container, probe } => {
-                Some(&mut self.pods.get_mut(pod)?.unit(container).workers[place(*probe)].under)
+    fn active(&mut self, owner: &AttemptOwner) -> Option<&mut Option<ActiveAttempt>> {
+        match owner {
+            AttemptOwner::Container { pod, container, probe } => {
+                Some(&mut self.pods.get_mut(pod)?.local_container(container).workers[place(*probe)].active)
             }
-            Whose::Marker(key) => self.markers.under(key),
+            AttemptOwner::Marker(key) => self.markers.active(key),
         }
     }
 
     /// Returns the probe of the instance that runs, made once per instance.
     fn prepared(&mut self, key: u64, container: &Arc<str>, probe: ProbeType) -> Option<Arc<Prepared>> {
         let local = self.pods.get_mut(&key)?;
-        if let Some(prepared) = local.unit(container).workers[place(probe)].prepared.clone() {
+        if let Some(prepared) = local.local_container(container).workers[place(probe)].prepared.clone() {
             return Some(prepared);
         }
-        let running = local.units.get(container)?.running.clone()?;
+        let running = local.containers.get(container)?.running.clone()?;
         let (spec, stored) = spec_of(local, container, probe)?;
-        let prepared = Arc::new(Prepared::new(local, &self.surround, stored, &spec.ports, &running));
-        local.unit(container).workers[place(probe)].prepared = Some(Arc::clone(&prepared));
+        let prepared = Arc::new(Prepared::new(local, &self.context, stored, &spec.ports, &running));
+        local.local_container(container).workers[place(probe)].prepared = Some(Arc::clone(&prepared));
         Some(prepared)
     }
 
     /// Begins the attempts for which there is a place.
     pub(super) fn begin_attempts(&mut self) {
-        for kind in [Kind::Network, Kind::Exec] {
+        for kind in [AttemptKind::Network, AttemptKind::Exec] {
             while let Some(work) = self.attempts.lane(kind).begin() {
                 let now = self.now();
                 self.metrics.began(work.prepared.handler, now.since(work.due));
-                let (whose, attempt) = (work.whose.clone(), work.attempt);
-                if self.under(&whose).is_none() {
+                let (owner, attempt) = (work.owner.clone(), work.attempt);
+                if self.active(&owner).is_none() {
                     self.attempts.lane(kind).done();
                     continue;
                 }
                 // Not one of the agent's tasks: there are many, each is short, and each can be given up.
-                let task = tokio::spawn(carry_out(Arc::clone(&self.surround), work, now));
-                if let Some(under) = self.under(&whose) {
-                    *under = Some(Under { attempt, kind, stage: Stage::Running(task.abort_handle()) });
+                let task = tokio::spawn(carry_out(Arc::clone(&self.context), work, now));
+                if let Some(active) = self.active(&owner) {
+                    *active = Some(ActiveAttempt { attempt, kind, stage: Stage::Running(task.abort_handle()) });
                 }
             }
         }
     }
 
     /// Takes the end of an attempt; one that was given up is not told.
-    pub(super) fn attempt_ended(&mut self, letter: Mail) {
-        let Mail::Attempt { whose, attempt, report, began, ended } = letter else { return };
-        let Some(under) = self.under(&whose).and_then(|under| under.take_if(|under| under.attempt == attempt)) else { return };
-        self.attempts.done(&under);
-        let (pod, container, probe) = match whose {
-            Whose::Container { pod, container, probe } => (pod, container, probe),
-            Whose::Marker(key) => return self.marker_attempt_ended(&key, &report, began, ended),
+    pub(super) fn attempt_ended(&mut self, message: Message) {
+        let Message::Attempt { owner, attempt, report, began, ended } = message else { return };
+        let Some(active) = self.active(&owner).and_then(|active| active.take_if(|active| active.attempt == attempt)) else {
+            return;
+        };
+        self.attempts.done(&active);
+        let (pod, container, probe) = match owner {
+            AttemptOwner::Container { pod, container, probe } => (pod, container, probe),
+            AttemptOwner::Marker(key) => return self.marker_attempt_ended(&key, &report, began, ended),
         };
         let Some(local) = self.pods.get_mut(&pod) else { return };
         let labels = local.labels(&container, probe);
         let uid = local.machine.uid().to_owned();
-        let worker = &mut local.unit(&container).workers[place(probe)];
-        worker.remember(Past { began, ended, outcome: report.outcome });
+        let worker = &mut local.local_container(&container).workers[place(probe)];
+        worker.remember(FinishedAttempt { began, ended, outcome: report.outcome });
         if let Some(prepared) = &worker.prepared {
             self.metrics.ended(&labels, &uid, prepared.handler, &report, ended.since(began));
         }
@@ -262,34 +264,34 @@ impl Supervisor {
     /// Gives up every attempt of a pod.
     pub(super) fn cancel_all(&mut self, key: u64) {
         let Some(local) = self.pods.get_mut(&key) else { return };
-        let workers = local.units.values_mut().flat_map(|unit| &mut unit.workers);
-        let under: Vec<Under> = workers.filter_map(|worker| worker.under.take()).collect();
-        for under in under {
-            self.attempts.cancel(&under);
+        let workers = local.containers.values_mut().flat_map(|local_container| &mut local_container.workers);
+        let active: Vec<ActiveAttempt> = workers.filter_map(|worker| worker.active.take()).collect();
+        for active in active {
+            self.attempts.cancel(&active);
         }
     }
 }
 
-async fn carry_out(surround: Arc<Surround>, mut work: Work, began: Time) {
+async fn carry_out(context: Arc<AgentContext>, mut work: Work, began: Time) {
     let report = match &work.prepared.executor {
         Ok(executor) => work.prepared.judged(executor.run(work.begun.take(), work.timeout).await).await,
         Err(report) => report.clone(),
     };
-    let Work { whose, attempt, .. } = work;
-    let ended = surround.clock.now();
-    surround.tell(Mail::Attempt { whose, attempt, report, began, ended }).await;
+    let Work { owner, attempt, .. } = work;
+    let ended = context.clock.now();
+    context.send(Message::Attempt { owner, attempt, report, began, ended }).await;
 }
 
 impl Prepared {
     /// Prepares a probe of a container instance.
     pub(super) fn new(
-        local: &Local,
-        surround: &Surround,
+        local: &LocalPod,
+        context: &AgentContext,
         probe: &Probe,
         ports: &[ContainerPort],
         running: &Arc<Running>,
     ) -> Prepared {
-        let ip = local.ip(surround);
+        let ip = local.ip(context);
         let host_network = local.machine.pod().spec.host_network;
         let pod_ip = Some(ip.as_str()).filter(|ip| !ip.is_empty());
         let target = Target { pod_ip, ports, version: VERSION };
@@ -301,7 +303,7 @@ impl Prepared {
             pod_address: asked.filter(|address| !host_network && Some(address.ip()) == own_ip),
             executor: executor.ok_or_else(|| Report::failure("the probe has no handler")),
             own: AtomicBool::new(false),
-            answering: Arc::clone(&local.answering),
+            port_owners: Arc::clone(&local.port_owners),
         }
     }
 
@@ -312,7 +314,7 @@ impl Prepared {
             pod_address: None,
             executor: Err(report),
             own: AtomicBool::new(false),
-            answering: Arc::default(),
+            port_owners: Arc::default(),
         }
     }
 
@@ -322,7 +324,7 @@ impl Prepared {
         if report.outcome.succeeded() != Some(true) || self.own.load(Ordering::Relaxed) {
             return report;
         }
-        match self.answering.owner(address).await {
+        match self.port_owners.owner(address).await {
             Some(Owner::Pod) => {
                 self.own.store(true, Ordering::Relaxed);
                 report

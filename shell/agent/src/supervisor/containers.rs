@@ -1,4 +1,4 @@
-//! Tasks that set up pods and start containers. Each ends with a letter to the loop.
+//! Tasks that set up pods and start containers. Each ends with a message to the loop.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::adopt::exit_of;
-use super::mail::Mail;
+use super::messages::Message;
 use pods::environment::references::Needed;
-use pods::environment::{References, Resolved, Surroundings, resolve};
+use pods::environment::{PodContext, References, Resolved, resolve};
 
 /// Instances of a container that are kept: the one that runs, and the one whose log `--previous` shows.
 const KEPT: usize = 2;
@@ -35,16 +35,16 @@ const READ_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// A container that the node could not start; kubelet.
 const RUN_ERROR: &str = "RunContainerError";
-/// What containers wait for that have no trouble; kubelet.
+/// What containers wait for that have no problem; kubelet.
 const CREATING: &str = "ContainerCreating";
 
 /// What every task of the agent needs.
-pub(crate) struct Surround {
+pub(crate) struct AgentContext {
     pub(crate) client: Client,
     pub(crate) writer: Writer,
     pub(crate) clock: Clock,
     pub(crate) node: String,
-    pub(crate) mail: mpsc::Sender<Mail>,
+    pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) layout: Layout,
     pub(crate) shim: ShimProgram,
     pub(crate) program: PathBuf,
@@ -58,7 +58,7 @@ pub(crate) struct Surround {
     pub(crate) halt: CancellationToken,
 }
 
-impl Surround {
+impl AgentContext {
     /// Starts a task that ends with the agent at the latest.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let halt = self.halt.clone();
@@ -72,16 +72,16 @@ impl Surround {
     }
 
     /// Writes to the loop; if that is gone, nobody is interested.
-    pub(super) async fn tell(&self, mail: Mail) {
-        let _ = self.mail.send(mail).await;
+    pub(super) async fn send(&self, message: Message) {
+        let _ = self.messages.send(message).await;
     }
 
     pub(super) async fn fact(&self, pod: u64, input: Input) {
-        self.tell(Mail::Fact { pod, input }).await;
+        self.send(Message::Fact { pod, input }).await;
     }
 
-    fn surroundings(&self, dir: &PodDir, pod_ip: &str) -> Surroundings {
-        Surroundings {
+    fn pod_context(&self, dir: &PodDir, pod_ip: &str) -> PodContext {
+        PodContext {
             pod_ip: pod_ip.to_owned(),
             host_ip: self.host_ip.clone(),
             allocatable: self.allocatable.clone(),
@@ -94,7 +94,7 @@ impl Surround {
     /// Reads the ConfigMaps and Secrets that a pod refers to; one that is not there is left out.
     ///
     /// A container that is started again does not wait for the API: what was read before is kept for that.
-    async fn references(&self, pod: &Value, known: &Known) -> Result<Arc<References>, RequestError> {
+    async fn references(&self, pod: &Value, known: &CachedReferences) -> Result<Arc<References>, RequestError> {
         let before = known.lock().expect("nothing panics while it is held").clone();
         let timeout = if before.is_some() { READ_AGAIN_TIMEOUT } else { READ_TIMEOUT };
         match (self.read_references(pod, timeout).await, before) {
@@ -138,25 +138,32 @@ impl Surround {
 }
 
 /// What a pod refers to, as it was read last.
-pub(super) type Known = Arc<Mutex<Option<Arc<References>>>>;
+pub(super) type CachedReferences = Arc<Mutex<Option<Arc<References>>>>;
 
 /// Makes the directory and the volumes of a pod.
-pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, dir: PodDir, ip: String, known: Known) {
-    let input = match surround.references(&raw, &known).await {
+pub(super) async fn prepare(
+    context: Arc<AgentContext>,
+    pod: u64,
+    raw: Arc<Value>,
+    dir: PodDir,
+    ip: String,
+    known: CachedReferences,
+) {
+    let input = match context.references(&raw, &known).await {
         Err(error) => Input::PrepareFailed { reason: CREATING.to_owned(), message: unreadable(&error) },
         Ok(references) => {
-            let surroundings = surround.surroundings(&dir, &ip);
+            let pod_context = context.pod_context(&dir, &ip);
             let path = api::field::Path::new("spec");
             let not_honoured = api::process_rules::pod_not_honoured(&raw["spec"], &path);
             let made = tokio::task::spawn_blocking(move || {
-                let made = dir.create(surroundings.uid == 0);
+                let made = dir.create(pod_context.uid == 0);
                 made.map_err(|source| VolumeError::Io { volume: String::new(), source })?;
-                volumes::prepare(&raw, &dir.volumes(), &references, &surroundings)
+                volumes::prepare(&raw, &dir.volumes(), &references, &pod_context)
             });
             match made.await {
                 Ok(Ok(warnings)) => {
                     for message in not_honoured.into_iter().chain(warnings) {
-                        surround.tell(Mail::Warning { pod, message }).await;
+                        context.send(Message::Warning { pod, message }).await;
                     }
                     Input::Prepared { ip }
                 }
@@ -168,7 +175,7 @@ pub(super) async fn prepare(surround: Arc<Surround>, pod: u64, raw: Arc<Value>, 
             }
         }
     };
-    surround.fact(pod, input).await;
+    context.fact(pod, input).await;
 }
 
 /// A container to start.
@@ -181,11 +188,11 @@ pub(super) struct Order {
     pub(super) dir: PodDir,
     pub(super) ip: String,
     pub(super) services: Vec<Service>,
-    pub(super) known: Known,
+    pub(super) known: CachedReferences,
 }
 
 /// Starts a container, and watches over it until its end.
-pub(super) async fn start(surround: Arc<Surround>, order: Order) {
+pub(super) async fn start(context: Arc<AgentContext>, order: Order) {
     let Order { pod, container, id, .. } = &order;
     let failed = |reason: &str, message: String| Input::StartFailed {
         container: Arc::clone(container),
@@ -193,36 +200,36 @@ pub(super) async fn start(surround: Arc<Surround>, order: Order) {
         reason: reason.to_owned(),
         message,
     };
-    let references = match surround.references(&order.raw, &order.known).await {
+    let references = match context.references(&order.raw, &order.known).await {
         Ok(references) => references,
-        Err(error) => return surround.fact(*pod, failed(CONFIG_ERROR, unreadable(&error))).await,
+        Err(error) => return context.fact(*pod, failed(CONFIG_ERROR, unreadable(&error))).await,
     };
-    let surroundings = surround.surroundings(&order.dir, &order.ip);
+    let pod_context = context.pod_context(&order.dir, &order.ip);
     let Some(spec) = find(&order.raw, container) else {
-        return surround.fact(*pod, failed(CONFIG_ERROR, "the pod has no such container".to_owned())).await;
+        return context.fact(*pod, failed(CONFIG_ERROR, "the pod has no such container".to_owned())).await;
     };
-    let resolved = match resolve(&order.raw, spec, &references, &order.services, &surroundings) {
+    let resolved = match resolve(&order.raw, spec, &references, &order.services, &pod_context) {
         Ok(resolved) => resolved,
-        Err(error) => return surround.fact(*pod, failed(CONFIG_ERROR, error.to_string())).await,
+        Err(error) => return context.fact(*pod, failed(CONFIG_ERROR, error.to_string())).await,
     };
     if order.number == 0 {
         for message in &resolved.warnings {
-            surround.tell(Mail::Warning { pod: *pod, message: format!("container {container}: {message}") }).await;
+            context.send(Message::Warning { pod: *pod, message: format!("container {container}: {message}") }).await;
         }
     }
-    let spec = spec_of(resolved, id.to_string(), surround.claim.clone());
+    let spec = spec_of(resolved, id.to_string(), context.claim.clone());
     let instance = order.dir.instance(container, order.number);
-    match launch(&surround.shim, &instance, &spec).await {
+    match launch(&context.shim, &instance, &spec).await {
         Ok(Instance::Running(running)) => {
-            let at = surround.clock.now();
-            let started = Mail::Started { pod: *pod, container: Arc::clone(container), running: Arc::clone(&running), at };
-            surround.tell(started).await;
+            let at = context.clock.now();
+            let started = Message::Started { pod: *pod, container: Arc::clone(container), running: Arc::clone(&running), at };
+            context.send(started).await;
             forget_old(order.dir.container(container));
-            watch_over(surround, *pod, Arc::clone(container), running).await;
+            watch_over(context, *pod, Arc::clone(container), running).await;
         }
         Ok(Instance::Exited(record)) => {
             let exit = exit_of(&record);
-            surround.fact(*pod, Input::Exited { container: Arc::clone(container), id: Arc::clone(id), exit }).await;
+            context.fact(*pod, Input::Exited { container: Arc::clone(container), id: Arc::clone(id), exit }).await;
             forget_old(order.dir.container(container));
         }
         Err(error) => {
@@ -230,22 +237,22 @@ pub(super) async fn start(surround: Arc<Surround>, order: Order) {
                 // Nothing of it runs, and the next try needs a clean directory.
                 let _ = std::fs::remove_dir_all(&instance);
             }
-            surround.fact(*pod, failed(RUN_ERROR, chain(&error))).await;
+            context.fact(*pod, failed(RUN_ERROR, chain(&error))).await;
         }
     }
 }
 
 /// Tells the loop when an instance has ended.
-pub(super) async fn watch_over(surround: Arc<Surround>, pod: u64, container: Arc<str>, running: Arc<Running>) {
+pub(super) async fn watch_over(context: Arc<AgentContext>, pod: u64, container: Arc<str>, running: Arc<Running>) {
     let exit = match running.wait().await {
         Ok(record) => exit_of(&record),
         Err(error) => {
             tracing::warn!(id = running.id(), %error, "the end of a container cannot be read");
-            Exit::unknown(running.started_at(), surround.clock.now())
+            Exit::unknown(running.started_at(), context.clock.now())
         }
     };
     let id = Arc::from(running.id());
-    surround.fact(pod, Input::Exited { container, id, exit }).await;
+    context.fact(pod, Input::Exited { container, id, exit }).await;
 }
 
 fn forget_old(container_dir: PathBuf) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use api::note::NoteType;
-use api::{Note, Pod, ProbeType, Service, Verb, Write};
+use api::event::EventType;
+use api::{Event, Pod, ProbeType, Service, Verb, Write};
 use machine::Time;
 use pods::{Effect, Input};
 use processes::layout::mark_interrupted;
@@ -11,17 +11,17 @@ use rustix::process::Signal;
 
 use super::Supervisor;
 use super::adopt::remove_dir;
-use super::containers::{self, Surround};
+use super::containers::{self, AgentContext};
 use super::hooks;
-use super::local::{Local, place};
-use super::mail::{Ask, Mail};
+use super::local::{LocalPod, place};
 use super::markers::MARKERS;
+use super::messages::{Ask, Message};
 use crate::metrics::WorkerLabels;
 
 /// Something of a pod's spec is not honoured as on a cluster.
 const NOT_HONOURED: &str = "NotHonoured";
 
-impl Local {
+impl LocalPod {
     pub(super) fn labels(&self, container: &str, probe: ProbeType) -> WorkerLabels {
         WorkerLabels {
             probe_type: probe.name(),
@@ -33,10 +33,10 @@ impl Local {
 }
 
 impl Supervisor {
-    /// Takes a letter.
-    pub(super) fn take(&mut self, letter: Mail) {
-        match letter {
-            Mail::Fact { pod, input } => {
+    /// Takes a message.
+    pub(super) fn take(&mut self, message: Message) {
+        match message {
+            Message::Fact { pod, input } => {
                 if let Input::Exited { container, id, .. } = &input
                     && let Some(local) = self.pods.get_mut(&pod)
                 {
@@ -44,21 +44,21 @@ impl Supervisor {
                 }
                 self.step(pod, Some(input));
             }
-            Mail::Started { pod, container, running, at } => {
+            Message::Started { pod, container, running, at } => {
                 let Some(local) = self.pods.get_mut(&pod) else { return };
                 let id = Arc::from(running.id());
                 local.runs(&container, running, at);
                 self.step(pod, Some(Input::Started { container, id, at }));
             }
-            Mail::Warning { pod, message } => {
+            Message::Warning { pod, message } => {
                 let Some(local) = self.pods.get(&pod) else { return };
                 let meta = &local.machine.pod().metadata;
                 let object = api::write::reference::<api::Pod>(&meta.namespace, &meta.name, &meta.uid);
-                self.events.say(Note { object, type_: NoteType::Warning, reason: NOT_HONOURED, message });
+                self.events.record(Event { object, type_: EventType::Warning, reason: NOT_HONOURED, message });
             }
-            letter @ Mail::Attempt { .. } => self.attempt_ended(letter),
-            Mail::Written { pod, result } => self.written(pod, result),
-            Mail::Ask(ask) => self.answer(ask),
+            message @ Message::Attempt { .. } => self.attempt_ended(message),
+            Message::Written { pod, result } => self.written(pod, result),
+            Message::Ask(ask) => self.answer(ask),
         }
     }
 
@@ -70,7 +70,7 @@ impl Supervisor {
                 let _ = answer.send(found.map(|local| local.dir.container(&container)));
             }
             Ask::Probes { answer } => drop(answer.send(self.probes())),
-            Ask::Census { answer } => drop(answer.send(self.census())),
+            Ask::AgentCounts { answer } => drop(answer.send(self.counts())),
         }
     }
 
@@ -105,10 +105,10 @@ impl Supervisor {
                 let pod = local.machine.pod();
                 let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
                 let ports = all.find(|spec| spec.name == *container).map(|spec| spec.ports.clone()).unwrap_or_default();
-                let ip = local.ip(&self.surround);
+                let ip = local.ip(&self.context);
                 let order =
                     hooks::Order { pod: key, container: Arc::clone(&container), running, hook, handler, timeout, ports, ip };
-                let task = self.surround.spawn(hooks::run(Arc::clone(&self.surround), order));
+                let task = self.context.spawn(hooks::run(Arc::clone(&self.context), order));
                 local.hooks.insert((container, hook), task);
             }
             Effect::CancelHook { container, hook, .. } => {
@@ -121,9 +121,9 @@ impl Supervisor {
             Effect::Probe { container, effect } => self.probe(now, key, container, effect),
             Effect::WriteStatus { write, urgent } => self.writes.push(key, write, urgent),
             Effect::DeletePod { namespace, name, uid } => {
-                self.surround.spawn(delete(Arc::clone(&self.surround), key, namespace, name, uid));
+                self.context.spawn(delete(Arc::clone(&self.context), key, namespace, name, uid));
             }
-            Effect::Note { note, count } => self.events.say_times(note, count),
+            Effect::Event { event, count } => self.events.record_times(event, count),
             Effect::TearDown => {
                 if let Some(address) = self.pods.get_mut(&key).and_then(|local| local.address.take()) {
                     self.pool.release(address);
@@ -138,17 +138,17 @@ impl Supervisor {
         if local.address.is_none() && !local.machine.pod().spec.host_network {
             local.address = self.pool.allocate();
         }
-        let ip = local.ip(&self.surround);
-        let surround = Arc::clone(&self.surround);
+        let ip = local.ip(&self.context);
+        let context = Arc::clone(&self.context);
         if ip.is_empty() {
             let message = format!("no address is free in {}; delete pods that are not needed", self.pool.cidr());
             let input = Input::PrepareFailed { reason: "ContainerCreating".to_owned(), message };
-            // As a letter: a machine is never told something while it says something.
-            self.surround.spawn(async move { surround.fact(key, input).await });
+            // As a message: a machine is never told something while it says something.
+            self.context.spawn(async move { context.fact(key, input).await });
             return;
         }
         let (raw, dir, known) = (Arc::new(local.object.json()), local.dir.clone(), Arc::clone(&local.known));
-        self.surround.spawn(containers::prepare(surround, key, raw, dir, ip, known));
+        self.context.spawn(containers::prepare(context, key, raw, dir, ip, known));
     }
 
     fn start(&mut self, key: u64, container: Arc<str>, number: u64, id: Arc<str>) {
@@ -164,11 +164,11 @@ impl Supervisor {
             id,
             raw: Arc::new(local.object.json()),
             dir: local.dir.clone(),
-            ip: local.ip(&self.surround),
+            ip: local.ip(&self.context),
             services: self.services.values().filter(seen).cloned().collect(),
             known: Arc::clone(&local.known),
         };
-        self.surround.spawn(containers::start(Arc::clone(&self.surround), order));
+        self.context.spawn(containers::start(Arc::clone(&self.context), order));
     }
 
     fn signal(&self, key: u64, container: &str, id: &str, name: &str) {
@@ -186,7 +186,7 @@ impl Supervisor {
     fn kill(&self, key: u64, container: &str, id: &str) {
         let Some(running) = self.pods.get(&key).and_then(|local| local.running(container, id)).cloned() else { return };
         tracing::info!(id, "container is killed");
-        self.surround.spawn(async move {
+        self.context.spawn(async move {
             // Its end is told by whoever watches over it.
             if let Err(error) = running.kill_all().await {
                 tracing::error!(id = running.id(), %error, "a container cannot be killed");
@@ -199,9 +199,9 @@ impl Supervisor {
             probe::Effect::Launch(launch) => self.launch(key, container, launch),
             probe::Effect::Cancel { probe, attempt } => {
                 let Some(local) = self.pods.get_mut(&key) else { return };
-                let worker = &mut local.unit(&container).workers[place(probe)];
-                if let Some(under) = worker.under.take_if(|under| under.attempt == attempt) {
-                    self.attempts.cancel(&under);
+                let worker = &mut local.local_container(&container).workers[place(probe)];
+                if let Some(active) = worker.active.take_if(|active| active.attempt == attempt) {
+                    self.attempts.cancel(&active);
                 }
             }
             probe::Effect::Started(_) => self.published(key),
@@ -215,10 +215,10 @@ impl Supervisor {
                     ready,
                     "container ready"
                 );
-                let unit = local.unit(&container);
-                if let Some(started_at) = unit.started_at
+                let local_container = local.local_container(&container);
+                if let Some(started_at) = local_container.started_at
                     && ready
-                    && !std::mem::replace(&mut unit.was_ready, true)
+                    && !std::mem::replace(&mut local_container.was_ready, true)
                 {
                     self.metrics.ready_after(now.since(started_at));
                 }
@@ -230,7 +230,7 @@ impl Supervisor {
             probe::Effect::Stale { .. } => self.metrics.stale(),
             probe::Effect::Overrun { probe } => {
                 let handler = self.pods.get(&key).and_then(|local| {
-                    let prepared = local.units.get(&container)?.workers[place(probe)].prepared.as_ref()?;
+                    let prepared = local.containers.get(&container)?.workers[place(probe)].prepared.as_ref()?;
                     Some(prepared.handler)
                 });
                 if let Some(handler) = handler {
@@ -242,7 +242,7 @@ impl Supervisor {
             }
             probe::Effect::Knock(knock) => self.knock(key, container, &knock),
             probe::Effect::StopKnocking { probe } => self.stop_knocking(key, container, probe),
-            probe::Effect::Hold { .. } | probe::Effect::Kill { .. } | probe::Effect::Note { .. } => {}
+            probe::Effect::Hold { .. } | probe::Effect::Kill { .. } | probe::Effect::Event { .. } => {}
         }
     }
 
@@ -268,25 +268,25 @@ impl Supervisor {
             task.abort();
         }
         tracing::info!(pod = local.name, namespace = local.namespace, "pod released");
-        self.surround.spawn(remove_dir(local.dir));
+        self.context.spawn(remove_dir(local.dir));
     }
 }
 
-impl Local {
+impl LocalPod {
     /// Returns the address as containers are told it; empty: none.
-    pub(super) fn ip(&self, surround: &Surround) -> String {
+    pub(super) fn ip(&self, context: &AgentContext) -> String {
         match self.address {
             Some(address) => address.to_string(),
-            None if self.machine.pod().spec.host_network => surround.host_ip.clone(),
+            None if self.machine.pod().spec.host_network => context.host_ip.clone(),
             None => String::new(),
         }
     }
 }
 
-async fn delete(surround: Arc<Surround>, pod: u64, namespace: String, name: String, uid: String) {
+async fn delete(context: Arc<AgentContext>, pod: u64, namespace: String, name: String, uid: String) {
     let write = Write::to::<Pod>(namespace, name, Verb::Delete { uid, grace_seconds: Some(0) });
-    let result = surround.writer.perform(&write).await.map(drop).map_err(Into::into);
-    surround.fact(pod, Input::PodDeleted(result)).await;
+    let result = context.writer.perform(&write).await.map(drop).map_err(Into::into);
+    context.fact(pod, Input::PodDeleted(result)).await;
 }
 
 /// Returns a signal by its name; one that does not exist asks as `SIGTERM` does.

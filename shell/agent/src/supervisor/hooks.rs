@@ -9,7 +9,7 @@ use probe::http::Target;
 use processes::container::Running;
 use processes::exec::Ended;
 
-use super::containers::Surround;
+use super::containers::AgentContext;
 use crate::executors::HttpProbe;
 
 /// The version of Kubernetes that requests name.
@@ -34,10 +34,10 @@ pub(super) struct Order {
 }
 
 /// Carries out a hook.
-pub(super) async fn run(surround: Arc<Surround>, order: Order) {
+pub(super) async fn run(context: Arc<AgentContext>, order: Order) {
     let result = carry_out(&order).await;
     let (container, id) = (order.container, Arc::from(order.running.id()));
-    surround.fact(order.pod, Input::HookFinished { container, id, hook: order.hook, result }).await;
+    context.fact(order.pod, Input::HookFinished { container, id, hook: order.hook, result }).await;
 }
 
 async fn carry_out(order: &Order) -> HookResult {

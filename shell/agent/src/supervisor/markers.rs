@@ -13,10 +13,10 @@ use markers::agent::{Agent, ContainerNews, Effect, Finished, Input, Launch, Runt
 use pods::{ContainerPhase, ContainerView};
 use probe::outcome::Discarded;
 use probe::{NodePolicy, Report};
-use runtime::Seen;
+use runtime::WatchEvent;
 
 use super::Supervisor;
-use super::attempts::{Prepared, Under, Whose};
+use super::attempts::{ActiveAttempt, AttemptOwner, Prepared};
 use crate::metrics::MarkerLabels;
 
 /// The key of the markers' machine where pods have theirs; no pod gets it.
@@ -39,7 +39,7 @@ struct Worker {
     prepared: Option<Arc<Prepared>>,
     /// The instance that is asked.
     container_id: String,
-    under: Option<Under>,
+    active: Option<ActiveAttempt>,
 }
 
 impl Markers {
@@ -49,20 +49,22 @@ impl Markers {
     }
 
     /// Returns where the attempt of a worker is kept while it waits or runs; `None`: the worker is gone.
-    pub(super) fn under(&mut self, key: &WorkerKey) -> Option<&mut Option<Under>> {
-        self.workers.get_mut(key).map(|worker| &mut worker.under)
+    pub(super) fn active(&mut self, key: &WorkerKey) -> Option<&mut Option<ActiveAttempt>> {
+        self.workers.get_mut(key).map(|worker| &mut worker.active)
     }
 }
 
 impl Supervisor {
     /// Takes what the API has of the node's own object.
-    pub(super) fn node_pod_probe_seen(&mut self, seen: Seen<NodePodProbe>) {
+    pub(super) fn node_pod_probe_seen(&mut self, seen: WatchEvent<NodePodProbe>) {
         match seen {
-            Seen::Applied(object) if object.view.metadata.name == self.surround.node => {
+            WatchEvent::Applied(object) if object.view.metadata.name == self.context.node => {
                 self.step_markers(Some(Input::Spec(Box::new((*object.view).clone()))));
             }
-            Seen::Deleted(object) if object.view.metadata.name == self.surround.node => self.step_markers(Some(Input::NoSpec)),
-            Seen::Applied(_) | Seen::Deleted(_) | Seen::ListBegins | Seen::Synced => {}
+            WatchEvent::Deleted(object) if object.view.metadata.name == self.context.node => {
+                self.step_markers(Some(Input::NoSpec))
+            }
+            WatchEvent::Applied(_) | WatchEvent::Deleted(_) | WatchEvent::ListBegins | WatchEvent::Synced => {}
         }
     }
 
@@ -76,8 +78,9 @@ impl Supervisor {
         let uid = local.machine.uid();
         let all: Vec<ContainerNews> = local.machine.containers().map(|view| news(uid, &view)).collect();
         for news in all {
-            let told = self.pods.get_mut(&pod).and_then(|local| local.told.insert(news.name.clone(), news.clone()));
-            if told.as_ref() != Some(&news) {
+            let container_news =
+                self.pods.get_mut(&pod).and_then(|local| local.container_news.insert(news.name.clone(), news.clone()));
+            if container_news.as_ref() != Some(&news) {
                 self.step_markers(Some(Input::Container(news)));
             }
         }
@@ -108,21 +111,21 @@ impl Supervisor {
         match effect {
             Effect::Launch(launch) => self.launch_marker(*launch),
             Effect::Abandon(key) => {
-                if let Some(under) = self.markers.under(&key).and_then(Option::take) {
-                    self.attempts.cancel(&under);
+                if let Some(active) = self.markers.active(&key).and_then(Option::take) {
+                    self.attempts.cancel(&active);
                 }
             }
             Effect::Started(key) => {
                 let labels = MarkerLabels::new(self.markers.machine.namespace(&key).unwrap_or_default(), &key.entry);
                 self.metrics.markers.worker_began(&labels);
-                let worker = Worker { labels, prepared: None, container_id: String::new(), under: None };
+                let worker = Worker { labels, prepared: None, container_id: String::new(), active: None };
                 self.markers.workers.insert(Arc::new(key), worker);
             }
             Effect::Stopped(key) => {
                 let Some(worker) = self.markers.workers.remove(&key) else { return };
                 self.metrics.markers.worker_ended(&worker.labels);
-                if let Some(under) = worker.under {
-                    self.attempts.cancel(&under);
+                if let Some(active) = worker.active {
+                    self.attempts.cancel(&active);
                 }
             }
             Effect::Updated(key) => {
@@ -146,9 +149,9 @@ impl Supervisor {
             Effect::Stale(_) => self.metrics.stale(),
             // A change of state decides about traffic as readiness does.
             Effect::Write(status) => {
-                self.writes.push(MARKERS, Box::new(status_write(&self.surround.node, &status)), true);
+                self.writes.push(MARKERS, Box::new(status_write(&self.context.node, &status)), true);
             }
-            Effect::Note(note) => self.events.say(note),
+            Effect::Event(event) => self.events.record(event),
         }
     }
 
@@ -165,7 +168,7 @@ impl Supervisor {
                 let local = self.by_uid.get(&key.uid).and_then(|pod| self.pods.get(pod));
                 let running = local.and_then(|local| Some((local, local.running(&container, &worker.container_id)?)));
                 let prepared = Arc::new(match running {
-                    Some((local, running)) => Prepared::new(local, &self.surround, &probe, &[], running),
+                    Some((local, running)) => Prepared::new(local, &self.context, &probe, &[], running),
                     None => Prepared::of_nobody(&probe, Report::error(Discarded::Runtime, "the container has ended")),
                 });
                 worker.prepared = running.map(|_| Arc::clone(&prepared));
@@ -174,7 +177,7 @@ impl Supervisor {
         };
         self.markers.attempts = self.markers.attempts.wrapping_add(1);
         let attempt = self.markers.attempts;
-        self.queue(Whose::Marker(Arc::new(key)), None, attempt, (due, timeout), prepared);
+        self.queue(AttemptOwner::Marker(Arc::new(key)), None, attempt, (due, timeout), prepared);
     }
 
     /// Takes the end of an attempt that was not given up.

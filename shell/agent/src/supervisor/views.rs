@@ -12,24 +12,24 @@ use probe::timing::handler_of;
 use serde_json::{Value, json};
 
 use super::Supervisor;
-use super::local::{Local, Past, place};
-use crate::metrics::{Census, MARKER, PhaseLabels, outcome_name};
+use super::local::{FinishedAttempt, LocalPod, place};
+use crate::metrics::{AgentCounts, MARKER, PhaseLabels, outcome_name};
 
 impl Supervisor {
     /// Returns every worker with what it does and its last outcomes.
     pub(super) fn probes(&self) -> Value {
-        let mut locals: Vec<&Local> = self.pods.values().collect();
+        let mut locals: Vec<&LocalPod> = self.pods.values().collect();
         locals.sort_by_key(|local| (&local.namespace, &local.name));
         let mut workers: Vec<Value> = locals.into_iter().flat_map(|local| self.workers_of(local)).collect();
         workers.extend(self.markers.machine.views().map(|view| marker_worker(&view)));
-        json!({"node": self.surround.node, "workers": workers})
+        json!({"node": self.context.node, "workers": workers})
     }
 
-    fn workers_of(&self, local: &Local) -> Vec<Value> {
+    fn workers_of(&self, local: &LocalPod) -> Vec<Value> {
         let pod = self.by_uid.get(local.machine.uid()).copied().unwrap_or_default();
         let worker = |(name, view): (&Arc<str>, probe::WorkerView)| {
-            let kept = local.units.get(name).map(|unit| &unit.workers[place(view.probe)]);
-            let outcomes: Vec<Value> = kept.into_iter().flat_map(|kept| &kept.history).map(past).collect();
+            let kept = local.containers.get(name).map(|local_container| &local_container.workers[place(view.probe)]);
+            let outcomes: Vec<Value> = kept.into_iter().flat_map(|kept| &kept.history).map(finished).collect();
             let handler = spec_of(local, name, view.probe).and_then(|(_, probe)| handler_of(probe));
             let knocks = self.knocker.refused(&(pod, Arc::clone(name), view.probe)) + kept.map_or(0, |kept| kept.knocks);
             json!({
@@ -53,9 +53,9 @@ impl Supervisor {
     }
 
     /// Counts workers, fields in use, pods.
-    pub(super) fn census(&self) -> Census {
-        let mut census = Census { events_dropped: self.events.dropped(), ..Census::default() };
-        census.pods = i64::try_from(self.pods.len()).unwrap_or(i64::MAX);
+    pub(super) fn counts(&self) -> AgentCounts {
+        let mut counts = AgentCounts { events_dropped: self.events.dropped(), ..AgentCounts::default() };
+        counts.pods = i64::try_from(self.pods.len()).unwrap_or(i64::MAX);
         let gates = &self.settings.node.gates;
         for local in self.pods.values() {
             for (name, view) in local.machine.workers() {
@@ -63,20 +63,20 @@ impl Supervisor {
                 if view.phase == Phase::Ended {
                     continue;
                 }
-                count(&mut census, view.probe.name(), probe, view.phase, gates);
+                count(&mut counts, view.probe.name(), probe, view.phase, gates);
             }
         }
         for view in self.markers.machine.views() {
-            count(&mut census, MARKER, view.probe, view.phase, gates);
+            count(&mut counts, MARKER, view.probe, view.phase, gates);
         }
-        census
+        counts
     }
 }
 
 /// Counts a worker and the fields that it uses.
-fn count(census: &mut Census, probe_type: &'static str, probe: &Probe, phase: Phase, gates: &FeatureGates) {
+fn count(counts: &mut AgentCounts, probe_type: &'static str, probe: &Probe, phase: Phase, gates: &FeatureGates) {
     let handler = handler_of(probe).unwrap_or(HandlerKind::HttpGet).field();
-    *census.workers.entry(PhaseLabels { probe_type, handler, phase: phase_name(phase) }).or_default() += 1;
+    *counts.workers.entry(PhaseLabels { probe_type, handler, phase: phase_name(phase) }).or_default() += 1;
     let fields = [
         ("initialDelayMilliseconds", probe.initial_delay_milliseconds, Gate::SubSecondProbes),
         ("periodMilliseconds", probe.period_milliseconds, Gate::SubSecondProbes),
@@ -84,7 +84,7 @@ fn count(census: &mut Census, probe_type: &'static str, probe: &Probe, phase: Ph
     ];
     for (field, value, gate) in fields {
         if value.is_some() && gates.enabled(gate) {
-            *census.offsets.entry(field).or_default() += 1;
+            *counts.offsets.entry(field).or_default() += 1;
         }
     }
 }
@@ -110,11 +110,11 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn past(past: &Past) -> Value {
+fn finished(finished: &FinishedAttempt) -> Value {
     json!({
-        "began": Timestamp(past.began).micro(),
-        "ended": Timestamp(past.ended).micro(),
-        "outcome": outcome_name(past.outcome),
+        "began": Timestamp(finished.began).micro(),
+        "ended": Timestamp(finished.ended).micro(),
+        "outcome": outcome_name(finished.outcome),
     })
 }
 
@@ -130,7 +130,7 @@ fn phase_name(phase: Phase) -> &'static str {
 }
 
 /// Returns a container and one of its probes, as the spec has them.
-pub(super) fn spec_of<'a>(local: &'a Local, container: &str, probe: ProbeType) -> Option<(&'a Container, &'a Probe)> {
+pub(super) fn spec_of<'a>(local: &'a LocalPod, container: &str, probe: ProbeType) -> Option<(&'a Container, &'a Probe)> {
     let pod = local.machine.pod();
     let spec = pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|spec| spec.name == container)?;
     let probe = match probe {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use api::Write;
 
 use super::Supervisor;
-use super::containers::Surround;
-use super::mail::Mail;
+use super::containers::AgentContext;
+use super::messages::Message;
 
 /// Status writes.
 pub(super) struct Writes {
@@ -46,15 +46,15 @@ impl Supervisor {
     /// Begins the writes for which there is a place.
     pub(super) fn begin_writes(&mut self) {
         while let Some((pod, write)) = self.writes.begin() {
-            self.surround.spawn(send(Arc::clone(&self.surround), pod, write));
+            self.context.spawn(send(Arc::clone(&self.context), pod, write));
         }
     }
 }
 
-async fn send(surround: Arc<Surround>, pod: u64, write: Box<Write>) {
+async fn send(context: Arc<AgentContext>, pod: u64, write: Box<Write>) {
     // The answer is not read: the watch tells it. That it failed was said.
-    let result = surround.writer.perform(&write).await.map(drop).map_err(Into::into);
-    surround.tell(Mail::Written { pod, result }).await;
+    let result = context.writer.perform(&write).await.map(drop).map_err(Into::into);
+    context.send(Message::Written { pod, result }).await;
 }
 
 #[cfg(test)]

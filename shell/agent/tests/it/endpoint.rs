@@ -17,7 +17,7 @@ use crate::plane::{Plane, script};
 
 /// Asks the endpoint with a client certificate, or without.
 pub(crate) async fn ask(plane: &Plane, credentials: Option<Credentials>, path: &str) -> (u16, String) {
-    let builder = runtime::tls_to_anybody();
+    let builder = runtime::tls_without_verification();
     let config = match credentials {
         None => builder.with_no_client_auth(),
         Some(credentials) => {
@@ -76,7 +76,8 @@ async fn probes_are_fast_until_ready_and_slow_afterwards() {
         let (_, text) = ask(&plane, admin(), "/debug/probes").await;
         let probes: Value = serde_json::from_str(&text).unwrap();
         let worker = probes["workers"][0].clone();
-        let successes = worker["outcomes"].as_array().unwrap().iter().filter(|past| past["outcome"] == "success").count();
+        let successes =
+            worker["outcomes"].as_array().unwrap().iter().filter(|finished| finished["outcome"] == "success").count();
         if successes >= 3 {
             break worker;
         }
@@ -86,9 +87,9 @@ async fn probes_are_fast_until_ready_and_slow_afterwards() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|past| {
-            let at = api::Timestamp::parse(past["began"].as_str().unwrap()).unwrap().0.as_millis();
-            (at, past["outcome"] == "success")
+        .map(|finished| {
+            let at = api::Timestamp::parse(finished["began"].as_str().unwrap()).unwrap().0.as_millis();
+            (at, finished["outcome"] == "success")
         })
         .collect();
     let pod = plane.pod("seen").await.unwrap();

@@ -4,7 +4,7 @@ use agent::OnStop;
 use api::marker::NodePodProbe;
 use apiserver::Role;
 use http::Method;
-use runtime::{Scope, Seen, watch};
+use runtime::{Scope, WatchEvent, watch};
 use serde_json::{Value, json};
 
 use crate::endpoint::ask;
@@ -48,7 +48,7 @@ async fn until_states(plane: &Plane, holds: impl Fn(&[String]) -> bool) -> Value
     let mut seen = watch::<NodePodProbe>(&plane.client, Scope::fields(format!("metadata.name={NODE}")));
     let waiting = async {
         loop {
-            if let Seen::Applied(object) = seen.next().await
+            if let WatchEvent::Applied(object) = seen.next().await
                 && holds(&states(&object.json()))
             {
                 return object.json();

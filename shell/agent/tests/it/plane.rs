@@ -17,7 +17,7 @@ use processes::addresses::Cidr;
 use processes::procfs;
 use processes::state::{StateDir, instances};
 use registry::authz::Identity;
-use runtime::{Clock, Scope, Seen, watch};
+use runtime::{Clock, Scope, WatchEvent, watch};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -156,12 +156,12 @@ impl Plane {
     }
 
     pub(crate) async fn start_agent_with(&mut self, mut config: AgentConfig) {
-        let (tell, told) = oneshot::channel();
-        config.on_ready = Some(tell);
+        let (sender, receiver) = oneshot::channel();
+        config.on_ready = Some(sender);
         let stop = CancellationToken::new();
         let running = agent::run(config, stop.clone());
         let task = tokio::spawn(async move { running.await.unwrap() });
-        self.ready = Some(within("the agent to run", told).await.unwrap());
+        self.ready = Some(within("the agent to run", receiver).await.unwrap());
         self.agent = Some((stop, task));
     }
 
@@ -207,7 +207,7 @@ impl Plane {
         let mut last = Value::Null;
         let waiting = async {
             loop {
-                if let Seen::Applied(object) = seen.next().await {
+                if let WatchEvent::Applied(object) = seen.next().await {
                     last = object.json();
                     if holds(&last) {
                         return;
@@ -232,9 +232,9 @@ impl Plane {
             let mut there = false;
             loop {
                 match seen.next().await {
-                    Seen::Applied(_) => there = true,
-                    Seen::Deleted(_) => return,
-                    Seen::Synced if !there => return,
+                    WatchEvent::Applied(_) => there = true,
+                    WatchEvent::Deleted(_) => return,
+                    WatchEvent::Synced if !there => return,
                     _ => {}
                 }
             }

@@ -10,7 +10,7 @@ use agent::executors::{GrpcProbe, HttpProbe, TcpProbe};
 use api::IntOrString;
 use api::pod::{GrpcAction, HttpGetAction, HttpHeader, TcpSocketAction};
 use probe::http::Target;
-use probe::outcome::{Outcome, Report, Said};
+use probe::outcome::{Outcome, Report, TargetOutput};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -75,8 +75,8 @@ async fn ask(answers: Vec<(&str, Then)>, timeout: Duration) -> Report {
 }
 
 fn body(report: &Report) -> &[u8] {
-    match &report.said {
-        Said::Http { body, .. } => body,
+    match &report.output {
+        TargetOutput::Http { body, .. } => body,
         other => panic!("{other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt};
 use kinds::resource::{self, Resource};
 use registry::custom;
 use registry::deletion::{DeleteOptions, Propagation};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::ownership::Writer;
 use registry::state::{Snapshot, Stored, key, prefix};
 use serde_json::Value;
@@ -89,7 +89,7 @@ async fn finish(server: &Server, name: &str, definition: &Value) -> Result<(), S
 }
 
 /// Deletes all objects of a kind and returns those that are still there, held by finalizers.
-async fn delete_objects(server: &Server, kind: &Kind) -> Result<Vec<Arc<Stored>>, Status> {
+async fn delete_objects(server: &Server, kind: &ServedKind) -> Result<Vec<Arc<Stored>>, Status> {
     let snapshot = server.0.hub.snapshot();
     let prefix = kind.resource.prefix("");
     let delete = |stored: Arc<Stored>| async move {
@@ -107,7 +107,7 @@ async fn delete_objects(server: &Server, kind: &Kind) -> Result<Vec<Arc<Stored>>
 }
 
 /// Says in the conditions what a definition waits for.
-async fn report(server: &Server, kind: &Kind, name: &str, left: &[Arc<Stored>]) -> Result<(), Status> {
+async fn report(server: &Server, kind: &ServedKind, name: &str, left: &[Arc<Stored>]) -> Result<(), Status> {
     let now = server.0.clock.now();
     let held = |stored: &Arc<Stored>| {
         let place = format!("{}/{}", stored.index.namespace, stored.index.name);

@@ -8,7 +8,7 @@ use api::json;
 use api::status::Status;
 use kinds::builtin::Part;
 use registry::deletion::{DeleteOptions, Propagation};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::state::Stored;
 use serde_json::{Value, json};
@@ -67,12 +67,12 @@ async fn empty(server: &Server, name: &str) -> Result<(), Status> {
 }
 
 /// Returns what is in a namespace.
-fn contents(server: &Server, name: &str) -> Vec<(Arc<Kind>, Arc<Stored>)> {
+fn contents(server: &Server, name: &str) -> Vec<(Arc<ServedKind>, Arc<Stored>)> {
     let snapshot = server.0.hub.snapshot();
     let catalog = server.catalog();
     let stored_once =
         catalog.kinds().iter().filter(|kind| kind.resource.namespaced && kind.resource.group == kind.resource.storage_group);
-    let mut found: Vec<(Arc<Kind>, Arc<Stored>)> = Vec::new();
+    let mut found: Vec<(Arc<ServedKind>, Arc<Stored>)> = Vec::new();
     for kind in stored_once {
         if found
             .iter()
@@ -87,10 +87,16 @@ fn contents(server: &Server, name: &str) -> Vec<(Arc<Kind>, Arc<Stored>)> {
 }
 
 /// Says in the namespace's conditions what it still waits for: the usual question about one that will not go.
-async fn report(server: &Server, namespaces: &Arc<Kind>, name: &str, left: &[(Arc<Kind>, Arc<Stored>)]) -> Result<(), Status> {
+async fn report(
+    server: &Server,
+    namespaces: &Arc<ServedKind>,
+    name: &str,
+    left: &[(Arc<ServedKind>, Arc<Stored>)],
+) -> Result<(), Status> {
     let now = api::Timestamp(server.0.clock.now()).to_string();
-    let named =
-        |(kind, stored): &(Arc<Kind>, Arc<Stored>)| format!("{}/{}", kind.resource.subject("").qualified(), stored.index.name);
+    let named = |(kind, stored): &(Arc<ServedKind>, Arc<Stored>)| {
+        format!("{}/{}", kind.resource.subject("").qualified(), stored.index.name)
+    };
     let objects: Vec<String> = left.iter().take(NAMED).map(named).collect();
     let held: Vec<String> = left
         .iter()

@@ -7,7 +7,7 @@ use api::status::Status;
 use http::StatusCode;
 use kinds::builtin::Part;
 use kinds::model;
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::{Owners, Writer};
 use registry::pipeline;
@@ -65,7 +65,7 @@ pub(crate) fn read(call: &Call, api_version: &str, kind: &str) -> Result<Config,
 /// Answers an apply to an object or to its status.
 pub(crate) async fn apply(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     part: Part,
     target: &Target,
     call: &Call,
@@ -108,7 +108,7 @@ pub(crate) async fn apply(
 /// Returns the next state of an object that is there.
 pub(crate) fn applied<'a>(
     server: &Server,
-    kind: &Kind,
+    kind: &ServedKind,
     part: Part,
     target: &Target,
     current: &Stored,
@@ -123,14 +123,14 @@ pub(crate) fn applied<'a>(
 }
 
 /// Brings what an apply leads to into the form of every other body.
-fn decode(kind: &Kind, target: &Target, object: Value) -> Result<Value, Status> {
+fn decode(kind: &ServedKind, target: &Target, object: Value) -> Result<Value, Status> {
     let read = Read { value: object, duplicates: Vec::new() };
     Ok(write::decode_object(kind, target, read, FieldValidation::Ignore)?.0)
 }
 
 async fn create(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     target: &Target,
     call: &Call,
     config: &Config,

@@ -6,7 +6,7 @@ use api::status::Status;
 use http::StatusCode;
 use kinds::builtin::Builtin;
 use registry::deletion::DeleteOptions;
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::pipeline::{self, Prepared};
 use registry::query;
 use registry::state::{Refused, Stored};
@@ -26,7 +26,7 @@ impl Server {
     /// Deletes an object by its rules: now, or marked for later.
     pub(crate) async fn delete_object(
         &self,
-        kind: &Kind,
+        kind: &ServedKind,
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
@@ -49,7 +49,7 @@ impl Server {
 }
 
 /// Answers a DELETE of one object.
-pub(crate) async fn delete(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn delete(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let options = DeleteOptions::read(&body::options(call, "DeleteOptions")?, &call.parameters)?;
     let (prepared, stored) = server.delete_object(kind, &target.namespace, &target.name, &options).await?;
     // Kubernetes shows pods and objects that still exist; what is gone gets a Status.
@@ -67,7 +67,7 @@ pub(crate) async fn delete(server: &Server, kind: &Arc<Kind>, target: &Target, c
 /// Answers a DELETE of a collection.
 pub(crate) async fn delete_collection(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     target: &Target,
     call: &Call,
 ) -> Result<Reply, Status> {

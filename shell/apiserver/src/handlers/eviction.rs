@@ -7,7 +7,7 @@ use api::{LabelSelector, Pod, PodDisruptionBudget, json};
 use http::StatusCode;
 use kinds::builtin::Part;
 use registry::deletion::DeleteOptions;
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::Writer;
 use registry::query;
@@ -25,7 +25,7 @@ use crate::server::{Call, Server};
 const WOULD_VIOLATE: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Deletes a pod on request of an eviction.
-pub(crate) async fn evict(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn evict(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let eviction = body::object(call, true)?.value;
     let empty = json!({});
     let mut options = DeleteOptions::read(json::at(&eviction, &["deleteOptions"]).unwrap_or(&empty), &call.parameters)?;
@@ -93,7 +93,7 @@ fn applies(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
 }
 
 /// Says on the pod why it goes, for whoever looks at it while it does.
-async fn mark(server: &Server, kind: &Kind, target: &Target, dry_run: bool) -> Result<(), Status> {
+async fn mark(server: &Server, kind: &ServedKind, target: &Target, dry_run: bool) -> Result<(), Status> {
     let now = api::Timestamp(server.0.clock.now()).to_string();
     let change = |current: &Stored| {
         let mut object = current.object();

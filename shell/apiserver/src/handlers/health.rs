@@ -17,16 +17,16 @@ pub(crate) fn health(server: &Server, route: &Route, parameters: &Parameters) ->
     let (which, only) = (*which, only.as_str());
     let ready = which == "readyz";
     let hub = &server.0.hub;
-    let told = |problem: bool, text: &str| problem.then(|| text.to_owned());
+    let reason_if = |problem: bool, text: &str| problem.then(|| text.to_owned());
     let mut checks = vec![("ping", None)];
     if ready {
         // A restart does not help against a full disk: it is no matter of life.
-        checks.push(("store-writable", told(hub.failed(), "the disk has failed").or_else(|| hub.full())));
+        checks.push(("store-writable", reason_if(hub.failed(), "the disk has failed").or_else(|| hub.full())));
         let synced = server.0.synced.load(Ordering::Relaxed);
-        checks.push(("controllers-synced", told(!synced, "the server's own controllers have not seen everything yet")));
-        checks.push(("shutdown", told(server.0.stopping.load(Ordering::Relaxed), "the server is stopping")));
+        checks.push(("controllers-synced", reason_if(!synced, "the server's own controllers have not seen everything yet")));
+        checks.push(("shutdown", reason_if(server.0.stopping.load(Ordering::Relaxed), "the server is stopping")));
     } else {
-        checks.push(("store-writable", told(hub.failed(), "the disk has failed")));
+        checks.push(("store-writable", reason_if(hub.failed(), "the disk has failed")));
     }
     let excluded: Vec<&str> = parameters.all("exclude").collect();
     checks.retain(|(name, _)| !excluded.contains(name) && (only.is_empty() || only == *name));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::status::Status;
 use http::StatusCode;
 use kinds::table;
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::query::{self, Continue, ListQuery, Version};
 use registry::state::{Snapshot, Stored};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::server::{Call, Server};
 const VERSION_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Answers with one object.
-pub(crate) async fn get(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn get(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     if let Some(wanted) = version_of(call)? {
         wait_for(server, wanted).await?;
     }
@@ -49,7 +49,13 @@ pub(crate) async fn wait_for(server: &Server, wanted: u64) -> Result<(), Status>
 }
 
 /// Shows an object as it is stored, in the form that the client wants.
-pub(crate) fn show_stored(server: &Server, kind: &Arc<Kind>, call: &Call, code: StatusCode, stored: &Arc<Stored>) -> Reply {
+pub(crate) fn show_stored(
+    server: &Server,
+    kind: &Arc<ServedKind>,
+    call: &Call,
+    code: StatusCode,
+    stored: &Arc<Stored>,
+) -> Reply {
     let plain = call.form == Form::Whole && call.encoding == Encoding::Json && !call.parameters.flag("pretty");
     if plain && kind.resource.group != "events.k8s.io" {
         let body = Listing::stored("", type_prefix(kind), vec![Arc::clone(stored)], "").boxed();
@@ -64,7 +70,7 @@ pub(crate) fn readable(form: Form, stored: &Stored) -> Value {
 }
 
 /// Shows an object in the form that the client wants.
-pub(crate) fn show(server: &Server, kind: &Arc<Kind>, call: &Call, code: StatusCode, object: Value) -> Reply {
+pub(crate) fn show(server: &Server, kind: &Arc<ServedKind>, call: &Call, code: StatusCode, object: Value) -> Reply {
     let shown = match call.form {
         Form::Table(version) => {
             let revision = api::json::text(&object, &["metadata", "resourceVersion"]).to_owned();
@@ -84,7 +90,7 @@ fn finish(call: &Call, code: StatusCode, shown: &Value) -> Reply {
 }
 
 /// Returns an object as its group shows it: events have two faces.
-pub(crate) fn outward(kind: &Kind, object: Value) -> Value {
+pub(crate) fn outward(kind: &ServedKind, object: Value) -> Value {
     kind.outward(object)
 }
 
@@ -96,7 +102,7 @@ pub(crate) fn metadata_only(version: &str, object: &Value) -> Value {
 /// Returns the table of some objects.
 pub(crate) fn render_table(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     call: &Call,
     version: &str,
     objects: &[Value],
@@ -114,7 +120,7 @@ pub(crate) fn render_table(
     shown.finish(metadata)
 }
 
-fn push_row(kind: &Kind, table: &mut table::Table, object: Value, now: machine::Time) {
+fn push_row(kind: &ServedKind, table: &mut table::Table, object: Value, now: machine::Time) {
     let object = typed(kind, object);
     let row = match kind.custom() {
         Some(custom) => custom.version.columns.row(&object, now),
@@ -132,7 +138,7 @@ struct Page {
 }
 
 /// Answers with a list.
-pub(crate) async fn list(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn list(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let query = query::list_query(&call.parameters)?;
     if let Version::NotOlderThan(wanted) | Version::Exact(wanted) = query.version {
         wait_for(server, wanted).await?;
@@ -155,7 +161,7 @@ fn snapshot_for(server: &Server, query: &ListQuery) -> Result<Snapshot, Status> 
     })
 }
 
-fn page(kind: &Arc<Kind>, target: &Target, snapshot: &Snapshot, query: ListQuery) -> Result<Page, Status> {
+fn page(kind: &Arc<ServedKind>, target: &Target, snapshot: &Snapshot, query: ListQuery) -> Result<Page, Status> {
     let selects = !query.labels.is_empty() || !query.fields.is_empty();
     let limit = if query.limit == 0 { usize::MAX } else { query.limit };
     let prefix = kind.resource.prefix(&target.namespace);
@@ -208,7 +214,7 @@ impl Page {
 /// The largest page that is made as a whole, in bytes of what is stored; forms that no program asks for are made so.
 const WHOLE_PAGE_MAX: usize = 4 << 20;
 
-fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: Page) -> Result<Reply, Status> {
+fn show_page(server: &Server, kind: &Arc<ServedKind>, call: &Call, page: Page) -> Result<Reply, Status> {
     let streams = call.encoding == Encoding::Json && !call.parameters.flag("pretty");
     if !streams && page.items.iter().map(|stored| stored.size()).sum::<usize>() > WHOLE_PAGE_MAX {
         return Err(Status::too_large(
@@ -237,7 +243,7 @@ fn show_page(server: &Server, kind: &Arc<Kind>, call: &Call, page: Page) -> Resu
 }
 
 /// Returns a list without its items, and the name of the member that they go into.
-fn header(kind: &Kind, call: &Call, page: &Page) -> (Value, &'static str) {
+fn header(kind: &ServedKind, call: &Call, page: &Page) -> (Value, &'static str) {
     match call.form {
         Form::Table(version) => {
             let own = kind.custom().map(|custom| custom.version.columns.columns());
@@ -258,7 +264,7 @@ fn header(kind: &Kind, call: &Call, page: &Page) -> (Value, &'static str) {
 }
 
 /// Returns what makes one item of a list out of a stored object.
-fn item_renderer(server: &Server, kind: &Arc<Kind>, call: &Call) -> impl FnMut(Value) -> Value + Send + 'static {
+fn item_renderer(server: &Server, kind: &Arc<ServedKind>, call: &Call) -> impl FnMut(Value) -> Value + Send + 'static {
     let (kind, form) = (Arc::clone(kind), call.form);
     let include = table::Include::parse(call.parameters.text("includeObject")).unwrap_or_default();
     let now = server.0.clock.now();

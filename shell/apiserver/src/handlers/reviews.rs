@@ -6,7 +6,7 @@ use api::json;
 use api::status::Status;
 use http::StatusCode;
 use registry::authz::{self, Ask};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::query;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::request::Target;
 use crate::server::{Call, Server};
 
 /// Answers a POST to a kind that is not stored.
-pub(crate) async fn create(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn create(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let validation = query::field_validation(&call.parameters, "CreateOptions")?;
     let read = body::object(call, true)?;
     let (object, warnings) = write::decode_object(kind, target, read, validation)?;

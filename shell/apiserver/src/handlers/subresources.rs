@@ -6,7 +6,7 @@ use api::json;
 use api::status::{Status, Subject};
 use http::StatusCode;
 use kinds::builtin::{Builtin, Part};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::Writer;
 use registry::query;
@@ -22,7 +22,7 @@ use crate::server::{Call, Server};
 /// Answers a request for a subresource.
 pub(crate) async fn handle(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     target: &Target,
     call: &Call,
     verb: &str,
@@ -113,7 +113,7 @@ fn token(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status>
 }
 
 /// Replaces the finalizers of a namespace.
-async fn finalize(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+async fn finalize(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let dry_run = query::dry_run(&call.parameters, "UpdateOptions")?;
     let wanted = body::object(call, true)?.value;
     let finalizers = json::at(&wanted, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
@@ -135,7 +135,7 @@ async fn finalize(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Cal
 }
 
 /// Returns the `Scale` of an object.
-fn scale_of(kind: &Kind, object: &Value) -> Value {
+fn scale_of(kind: &ServedKind, object: &Value) -> Value {
     if let Some(scale) = kind.custom().and_then(|custom| custom.version.scale.as_ref()?.read(object)) {
         return scale;
     }
@@ -154,14 +154,14 @@ fn scale_of(kind: &Kind, object: &Value) -> Value {
 }
 
 /// Writes the number of replicas that an object shall have.
-fn set_replicas(kind: &Kind, object: &mut Value, replicas: i64) {
+fn set_replicas(kind: &ServedKind, object: &mut Value, replicas: i64) {
     match kind.custom().and_then(|custom| custom.version.scale.as_ref()) {
         Some(paths) => paths.write(object, replicas),
         None => drop(json::object_mut(object, &["spec"]).insert("replicas".into(), replicas.into())),
     }
 }
 
-async fn scale(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call, verb: &str) -> Result<Reply, Status> {
+async fn scale(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call, verb: &str) -> Result<Reply, Status> {
     if verb == "get" {
         let snapshot = server.0.hub.snapshot();
         let stored = snapshot
@@ -207,7 +207,7 @@ fn replicas_of(scale: &Value, name: &str) -> Result<Option<i64>, Status> {
 }
 
 /// Applies a `Scale`: what it says is applied to the object itself, as an owner of its own.
-async fn apply_scale(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+async fn apply_scale(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let dry_run = query::dry_run(&call.parameters, "PatchOptions")?;
     let mut config = apply::read(call, "autoscaling/v1", "Scale")?;
     let replicas = replicas_of(&config.value, &target.name)?;

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::query::{self, WatchStart};
 use registry::state::{Change, ChangeType, Snapshot, Stored};
 use registry::watching::{self, Seen};
@@ -58,7 +58,7 @@ impl Drop for Slot {
 }
 
 /// Answers with a stream of events.
-pub(crate) fn watch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) fn watch(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let mut query = query::watch_query(&call.parameters)?;
     if target.watch && !target.name.is_empty() {
         query.fields.requirements.push(("metadata.name".into(), target.name.clone(), true));
@@ -210,7 +210,7 @@ impl Stream {
 /// Turns events into lines in the form that the client wants.
 struct Renderer {
     server: Server,
-    kind: Arc<Kind>,
+    kind: Arc<ServedKind>,
     call: Call,
     prefix: String,
     /// A table shows its columns once.
@@ -218,7 +218,7 @@ struct Renderer {
 }
 
 impl Renderer {
-    fn new(server: &Server, kind: &Arc<Kind>, call: &Call) -> Renderer {
+    fn new(server: &Server, kind: &Arc<ServedKind>, call: &Call) -> Renderer {
         let call = Call {
             method: call.method.clone(),
             parameters: call.parameters.clone(),

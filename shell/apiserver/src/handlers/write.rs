@@ -7,7 +7,7 @@ use api::json;
 use api::status::Status;
 use http::StatusCode;
 use kinds::builtin::{self, Builtin, Part};
-use registry::kind::Kind;
+use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::{Owners, Writer};
 use registry::patch::{self, PatchError};
@@ -52,7 +52,7 @@ impl Server {
     /// Creates an object; the name may be generated.
     pub(crate) async fn create_object(
         &self,
-        kind: &Kind,
+        kind: &ServedKind,
         namespace: &str,
         object: Value,
         owners: &Owners<'_>,
@@ -97,7 +97,7 @@ impl Server {
     /// Changes an object until nobody was faster; `change` gives the next state.
     pub(crate) async fn update_object<'w>(
         &self,
-        kind: &Kind,
+        kind: &ServedKind,
         part: Part,
         namespace: &str,
         name: &str,
@@ -154,7 +154,7 @@ impl Server {
     /// Makes a change that no client may make, until nobody was faster.
     pub(crate) async fn set_object(
         &self,
-        kind: &Kind,
+        kind: &ServedKind,
         namespace: &str,
         name: &str,
         (writer, dry_run): (Option<Writer<'_>>, bool),
@@ -179,7 +179,7 @@ impl Server {
 
 /// Decodes the object of a request and checks that it is of the kind and place that the URL says.
 pub(crate) fn decode_object(
-    kind: &Kind,
+    kind: &ServedKind,
     target: &Target,
     read: Read,
     validation: FieldValidation,
@@ -229,7 +229,7 @@ fn check_place(target: &Target, object: &Value) -> Result<(), Status> {
 
 pub(crate) fn answer(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     call: &Call,
     code: StatusCode,
     prepared: Prepared,
@@ -245,7 +245,7 @@ pub(crate) fn answer(
 }
 
 /// Answers a POST to a collection.
-pub(crate) async fn create(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn create(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let dry_run = query::dry_run(&call.parameters, "CreateOptions")?;
     let validation = query::field_validation(&call.parameters, "CreateOptions")?;
     let read = body::object(call, !kind.resource.custom)?;
@@ -258,7 +258,7 @@ pub(crate) async fn create(server: &Server, kind: &Arc<Kind>, target: &Target, c
 }
 
 /// The agent of a node may create its own Node and Lease only.
-pub(crate) fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Result<(), Status> {
+pub(crate) fn check_node_name(call: &Call, kind: &ServedKind, object: &Value) -> Result<(), Status> {
     let Some(node) = call.identity.node() else { return Ok(()) };
     let name = json::text(object, &["metadata", "name"]);
     if matches!(kind.builtin(), Some(Builtin::Node | Builtin::Lease)) && name != node {
@@ -269,7 +269,13 @@ pub(crate) fn check_node_name(call: &Call, kind: &Kind, object: &Value) -> Resul
 }
 
 /// The agent of a node may write the status of its own pods, and nothing else of a pod.
-pub(crate) fn check_node_status(call: &Call, kind: &Kind, part: Part, current: &Stored, object: &Value) -> Result<(), Status> {
+pub(crate) fn check_node_status(
+    call: &Call,
+    kind: &ServedKind,
+    part: Part,
+    current: &Stored,
+    object: &Value,
+) -> Result<(), Status> {
     let Some(node) = call.identity.node() else { return Ok(()) };
     if kind.builtin() != Some(Builtin::Pod) || part != Part::Status {
         return Ok(());
@@ -279,13 +285,13 @@ pub(crate) fn check_node_status(call: &Call, kind: &Kind, part: Part, current: &
 }
 
 /// Answers a PUT.
-pub(crate) async fn replace(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn replace(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     replace_part(server, kind, Part::Main, target, call).await
 }
 
 pub(crate) async fn replace_part(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     part: Part,
     target: &Target,
     call: &Call,
@@ -313,7 +319,7 @@ pub(crate) async fn replace_part(
 }
 
 /// Answers a PATCH.
-pub(crate) async fn patch(server: &Server, kind: &Arc<Kind>, target: &Target, call: &Call) -> Result<Reply, Status> {
+pub(crate) async fn patch(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     patch_part(server, kind, Part::Main, target, call).await
 }
 
@@ -361,7 +367,7 @@ fn patch_status(error: PatchError) -> Status {
 
 pub(crate) async fn patch_part(
     server: &Server,
-    kind: &Arc<Kind>,
+    kind: &Arc<ServedKind>,
     part: Part,
     target: &Target,
     call: &Call,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError};
-use registry::state::{Key, State, Stored, Templates, WindowLimits};
+use registry::state::{Key, RegistryState, Stored, Templates, WindowLimits};
 
 use super::file::REVISIONS_BLOCK;
 use super::rows::{decode_row, decode_stored};
@@ -67,11 +67,11 @@ impl Contents {
     }
 
     /// Returns the state that was stored.
-    pub(super) fn into_state(self, limits: WindowLimits) -> State {
+    pub(super) fn into_state(self, limits: WindowLimits) -> RegistryState {
         let Contents { objects, templates, log, revision, floor, .. } = self;
         let window = rebuild(&objects, log.into_iter().filter(|row| row.revision > floor).collect());
         let floor = window.first().map_or(revision, |change| change.revision - 1).max(floor);
-        State::restore(revision, objects, floor, window, limits).with_templates(templates)
+        RegistryState::restore(revision, objects, floor, window, limits).with_templates(templates)
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::{Database, DatabaseError, Durability, ReadableTable, WriteTransaction};
-use registry::state::{Change, ChangeType, State, WindowLimits};
+use registry::state::{Change, ChangeType, RegistryState, WindowLimits};
 use runtime::files::{create_beside, open_private, tidy_private_folder};
 
 use super::contents::{Contents, LOG, META, OBJECTS};
@@ -289,7 +289,7 @@ fn open_database(disk: &dyn Disk, path: &Path) -> Result<Database, StoreError> {
 }
 
 impl Store for FileStore {
-    fn load(&mut self, limits: WindowLimits) -> Result<State, StoreError> {
+    fn load(&mut self, limits: WindowLimits) -> Result<RegistryState, StoreError> {
         let contents = self.contents.take().ok_or_else(|| StoreError::Failed("the store was loaded already".to_owned()))?;
         Ok(contents.into_state(limits))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use registry::state::{Change, State, WindowLimits};
+use registry::state::{Change, RegistryState, WindowLimits};
 
 use super::{Room, Store, StoreError};
 
@@ -11,8 +11,8 @@ use super::{Room, Store, StoreError};
 pub struct MemoryStore;
 
 impl Store for MemoryStore {
-    fn load(&mut self, limits: WindowLimits) -> Result<State, StoreError> {
-        Ok(State::restore(0, [], 0, Vec::new(), limits))
+    fn load(&mut self, limits: WindowLimits) -> Result<RegistryState, StoreError> {
+        Ok(RegistryState::restore(0, [], 0, Vec::new(), limits))
     }
 
     fn commit(&mut self, _changes: &[Arc<Change>], _floor: u64, _room: Room) -> Result<(), StoreError> {

@@ -34,19 +34,19 @@ const TABLE: &[(&str, &str, &[&str], &[&str])] = &[
 
 /// Whose object a request is for, and how it says so.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Whose {
+enum ObjectOwner {
     Own,
     Foreign,
     /// Foreign, with a field selector that speaks of the own node.
     Disguised,
 }
 
-fn allowed(group: &str, resource: &str, verb: &str, whose: Whose) -> bool {
-    if (group, resource, verb, whose) == ("", "pods", "watch", Whose::Disguised) {
+fn allowed(group: &str, resource: &str, verb: &str, owner: ObjectOwner) -> bool {
+    if (group, resource, verb, owner) == ("", "pods", "watch", ObjectOwner::Disguised) {
         return true; // a watch of one pod that its selector also filters: it shows nothing of others
     }
     TABLE.iter().filter(|row| row.0 == group && row.1 == resource).any(|(.., own, foreign)| {
-        let verbs = if whose == Whose::Own { own } else { foreign };
+        let verbs = if owner == ObjectOwner::Own { own } else { foreign };
         verbs.contains(&verb)
     })
 }
@@ -86,8 +86,8 @@ async fn served(admin: &Raw) -> Vec<Served> {
 
 impl Served {
     /// Returns the request for a verb; `None` if there is no such request.
-    fn request(&self, verb: &str, whose: Whose) -> Option<(Method, String, &'static str, Value)> {
-        let own = whose == Whose::Own;
+    fn request(&self, verb: &str, owner: ObjectOwner) -> Option<(Method, String, &'static str, Value)> {
+        let own = owner == ObjectOwner::Own;
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource.as_str(), ""));
         let name = match resource {
             "nodes" | "leases" | "nodepodprobes" => {
@@ -112,12 +112,12 @@ impl Served {
             if subresource.is_empty() { format!("{collection}/{name}") } else { format!("{collection}/{name}/{subresource}") };
         let field = if resource == "pods" { "spec.nodeName" } else { "metadata.name" };
         let value = if resource == "pods" { if own { "n1" } else { "n2" } } else { name };
-        let selector = match whose {
+        let selector = match owner {
             // Lists and watches of what is open to all nodes need none.
-            Whose::Own | Whose::Foreign => format!("fieldSelector={field}%3D{value}"),
-            Whose::Disguised => "fieldSelector=metadata.name%3Dn1%2Cspec.nodeName%3Dn1".to_owned(),
+            ObjectOwner::Own | ObjectOwner::Foreign => format!("fieldSelector={field}%3D{value}"),
+            ObjectOwner::Disguised => "fieldSelector=metadata.name%3Dn1%2Cspec.nodeName%3Dn1".to_owned(),
         };
-        let on_object = if whose == Whose::Disguised { format!("&{selector}") } else { String::new() };
+        let on_object = if owner == ObjectOwner::Disguised { format!("&{selector}") } else { String::new() };
         let whole = subresource.is_empty();
         let mut named = json!({"metadata": {"name": name}});
         if self.resource == "pods/status" {
@@ -128,8 +128,10 @@ impl Served {
         Some(match verb {
             "get" => (Method::GET, format!("{object}?x=y{on_object}"), "", Value::Null),
             // Whoever selects his own may list: a disguise is none here.
-            "list" if whole && whose != Whose::Disguised => (Method::GET, format!("{collection}?{selector}"), "", Value::Null),
-            "watch" if whole && whose != Whose::Disguised => {
+            "list" if whole && owner != ObjectOwner::Disguised => {
+                (Method::GET, format!("{collection}?{selector}"), "", Value::Null)
+            }
+            "watch" if whole && owner != ObjectOwner::Disguised => {
                 (Method::GET, format!("{collection}?watch=true&timeoutSeconds=1&{selector}"), "", Value::Null)
             }
             "watch" if whole => {
@@ -185,15 +187,15 @@ async fn a_node_may_do_what_the_table_says_and_nothing_else() {
     let (mut tried, mut granted, mut wrong) = (0, 0, Vec::new());
     for resource in &served {
         for verb in VERBS {
-            for whose in [Whose::Own, Whose::Foreign, Whose::Disguised] {
-                let Some((method, path, type_, body)) = resource.request(verb, whose) else { continue };
+            for owner in [ObjectOwner::Own, ObjectOwner::Foreign, ObjectOwner::Disguised] {
+                let Some((method, path, type_, body)) = resource.request(verb, owner) else { continue };
                 let code = node.code(method.clone(), &path, type_, &body).await;
-                let expected = allowed(&resource.group, &resource.resource, verb, whose);
+                let expected = allowed(&resource.group, &resource.resource, verb, owner);
                 // What may be done can still fail for another reason; what may not is 403, whether it exists or not, and
                 // what nobody can do is 405.
                 let refused = matches!(code, StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED);
                 if refused == expected {
-                    wrong.push(format!("{whose:?} {method} {path}: {code}, allowed: {expected}"));
+                    wrong.push(format!("{owner:?} {method} {path}: {code}, allowed: {expected}"));
                 }
                 tried += 1;
                 granted += usize::from(expected);

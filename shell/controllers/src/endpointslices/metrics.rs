@@ -187,7 +187,7 @@ impl Metrics {
 mod tests {
     use super::*;
     use endpoints::metrics::{Operation, SyncResult};
-    use endpoints::transitions::State;
+    use endpoints::transitions::EndpointState;
     use std::time::Duration;
 
     fn text(registry: &Registry) -> String {
@@ -202,7 +202,7 @@ mod tests {
         let metrics = Metrics::register(&mut registry);
         metrics.add(&Metric::Sync { result: SyncResult::Success, duration: Some(Duration::from_millis(3)) });
         metrics.add(&Metric::Change(Operation::Update));
-        metrics.add(&Metric::Transition { from: State::Ready, to: State::TerminatingServing, count: 2 });
+        metrics.add(&Metric::Transition { from: EndpointState::Ready, to: EndpointState::TerminatingServing, count: 2 });
         metrics.add(&Metric::Endpoints { added: 3, removed: 0 });
         metrics.add(&Metric::Changed { count: 1, topology: "Disabled", traffic_distribution: "" });
         let mut gauges = Gauges { desired: 7, slices: 2, desired_slices: 1, ..Gauges::default() };

@@ -1,6 +1,6 @@
 //! What is measured about latency profiles.
 
-use profiles::rollout::Turn;
+use profiles::rollout::RolloutUpdate;
 use profiles::status::Conditions;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -73,20 +73,20 @@ impl Metrics {
     }
 
     /// Takes what one look came to.
-    pub(super) fn take(&self, turn: &Turn) {
-        for step in &turn.applied {
+    pub(super) fn take(&self, update: &RolloutUpdate) {
+        for step in &update.applied {
             self.steps.get_or_create(&StepLabels { kind: step.kind().name(), result: "ok" }).inc();
         }
-        if let Some(reason) = turn.rolled_back {
+        if let Some(reason) = update.rolled_back {
             self.rollbacks.get_or_create(&Reason { reason }).inc();
         }
-        let Some(view) = &turn.view else { return };
+        let Some(view) = &update.view else { return };
         self.info.clear();
         let spec = match view.spec {
             profiles::Target::Empty => "",
             profiles::Target::Of(profile) => profile.name(),
         };
-        let (effective, applied, leg) = (view.outcome.effective.name(), view.applied.name(), view.leg.name());
+        let (effective, applied, leg) = (view.outcome.effective.name(), view.applied.name(), view.stage.name());
         self.info.get_or_create(&Info { spec, effective, applied, leg }).set(1);
         for (owner, conditions) in &view.outcome.owners {
             for (r#type, on) in Conditions::TYPES.into_iter().zip(conditions.status) {

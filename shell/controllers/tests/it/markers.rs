@@ -31,9 +31,9 @@ async fn a_marker_reaches_its_node_and_the_answer_marks_the_pod() {
     let status = json!({"observedGeneration": object["metadata"]["generation"], "podProbeStatuses": [item]});
     plane.patch(&format!("{NODE}/status"), json!({"status": status})).await;
     plane.until(POD, "labelled", |pod| pod["metadata"]["labels"]["up"] == "yes").await;
-    let told = |pod: &Value| {
+    let events = |pod: &Value| {
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().any(|condition| condition["type"] == "x.io/p" && condition["status"] == "True")
     };
-    plane.until(POD, "told its condition", told).await;
+    plane.until(POD, "told its condition", events).await;
 }

@@ -58,9 +58,9 @@ async fn a_pod_is_bound_to_the_first_node_with_room() {
     assert_eq!(bound(&plane, "x").await, "b");
     pod(&plane, "y", "1").await;
     assert_eq!(bound(&plane, "y").await, "a");
-    let told = events(&plane, "Scheduled", "x", 1).await;
-    assert_eq!(told[0]["message"], "Successfully assigned default/x to b");
-    assert_eq!((&told[0]["type"], &told[0]["source"]["component"]), (&json!("Normal"), &json!("default-scheduler")));
+    let events = events(&plane, "Scheduled", "x", 1).await;
+    assert_eq!(events[0]["message"], "Successfully assigned default/x to b");
+    assert_eq!((&events[0]["type"], &events[0]["source"]["component"]), (&json!("Normal"), &json!("default-scheduler")));
     controllers.stop().await;
     plane.end();
 }
@@ -75,8 +75,8 @@ async fn a_pod_that_fits_nowhere_says_why_and_is_bound_when_there_is_room() {
     refused(&plane, "x", "0/1 nodes are available: 1 Insufficient cpu.").await;
     plane.node("b", "2").await;
     assert_eq!(bound(&plane, "x").await, "b");
-    let told = events(&plane, "FailedScheduling", "x", 2).await;
-    assert!(told.iter().all(|event| event["type"] == "Warning" && event["count"] == 1), "{told:?}");
+    let events = events(&plane, "FailedScheduling", "x", 2).await;
+    assert!(events.iter().all(|event| event["type"] == "Warning" && event["count"] == 1), "{events:?}");
     controllers.stop().await;
     plane.end();
 }

@@ -11,7 +11,7 @@ use http::Method;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, Informers, Obj, Scope, Seen, watch};
+use runtime::{Clock, Informers, Obj, Scope, WatchEvent, watch};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -239,10 +239,10 @@ impl Plane {
         let wait = async {
             loop {
                 match events.next().await {
-                    Seen::ListBegins => {}
-                    Seen::Applied(object) => drop(known.insert(object.view.metadata().name.clone(), object)),
-                    Seen::Deleted(object) => drop(known.remove(&object.view.metadata().name)),
-                    Seen::Synced => synced = true,
+                    WatchEvent::ListBegins => {}
+                    WatchEvent::Applied(object) => drop(known.insert(object.view.metadata().name.clone(), object)),
+                    WatchEvent::Deleted(object) => drop(known.remove(&object.view.metadata().name)),
+                    WatchEvent::Synced => synced = true,
                 }
                 if synced && let Some(found) = check(&known) {
                     return found;

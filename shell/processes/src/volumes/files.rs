@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use api::json::{boolean, get, int, items, text};
 use serde_json::Value;
 
-use pods::environment::references::Kind;
-use pods::environment::{ConfigError, References, Surroundings, field, pod_field, resource};
+use pods::environment::references::ReferenceKind;
+use pods::environment::{ConfigError, PodContext, References, field, pod_field, resource};
 
 /// Mode of files that do not say otherwise.
 const DEFAULT_MODE: i64 = 0o644;
@@ -32,15 +32,15 @@ impl Files {
     }
 
     pub(super) fn config_map(&mut self, source: &Value, references: &References) -> Result<(), ConfigError> {
-        self.object(Kind::ConfigMap, text(source, &["name"]), source, references)
+        self.object(ReferenceKind::ConfigMap, text(source, &["name"]), source, references)
     }
 
     pub(super) fn secret(&mut self, source: &Value, name: &str, references: &References) -> Result<(), ConfigError> {
-        self.object(Kind::Secret, text(source, &[name]), source, references)
+        self.object(ReferenceKind::Secret, text(source, &[name]), source, references)
     }
 
     /// Adds the keys of an object: all of them, or those of `items`.
-    fn object(&mut self, kind: Kind, name: &str, source: &Value, references: &References) -> Result<(), ConfigError> {
+    fn object(&mut self, kind: ReferenceKind, name: &str, source: &Value, references: &References) -> Result<(), ConfigError> {
         let optional = boolean(source, &["optional"]).unwrap_or(false);
         let Some(data) = references.data(kind, name, optional)? else { return Ok(()) };
         let wanted = items(source, &["items"]);
@@ -59,14 +59,14 @@ impl Files {
     }
 
     /// Adds fields of the pod.
-    pub(super) fn downward(&mut self, source: &Value, pod: &Value, surroundings: &Surroundings) -> Result<(), ConfigError> {
+    pub(super) fn downward(&mut self, source: &Value, pod: &Value, context: &PodContext) -> Result<(), ConfigError> {
         for item in items(source, &["items"]) {
             let value = match (get(item, "fieldRef"), get(item, "resourceFieldRef")) {
                 (Some(reference), _) => {
                     let path = text(reference, &["fieldPath"]);
-                    if path.starts_with("metadata.") { pod_field(pod, path)? } else { field(pod, path, surroundings)? }
+                    if path.starts_with("metadata.") { pod_field(pod, path)? } else { field(pod, path, context)? }
                 }
-                (None, Some(reference)) => resource(pod, None, reference, surroundings)?,
+                (None, Some(reference)) => resource(pod, None, reference, context)?,
                 (None, None) => String::new(),
             };
             self.add(text(item, &["path"]), value.into_bytes(), int(item, &["mode"]))?;

@@ -1,9 +1,9 @@
 use super::*;
 use serde_json::json;
 
-fn surroundings() -> Surroundings {
+fn context() -> PodContext {
     let uid = rustix::process::geteuid().as_raw();
-    Surroundings { uid, pod_ip: "127.88.0.7".to_owned(), ..Surroundings::default() }
+    PodContext { uid, pod_ip: "127.88.0.7".to_owned(), ..PodContext::default() }
 }
 
 fn references() -> References {
@@ -17,7 +17,7 @@ fn prepared(dir: &Path, volume: Value, mounts: Value) -> Result<Vec<String>, Vol
         "metadata": {"name": "web-1", "labels": {"app": "web", "tier": "a\"b"}},
         "spec": {"volumes": [volume], "containers": [{"name": "main", "volumeMounts": mounts, "resources": {"limits": {"cpu": "2"}}}]},
     });
-    prepare(&pod, dir, &references(), &surroundings())
+    prepare(&pod, dir, &references(), &context())
 }
 
 fn read(dir: &Path, path: &str) -> (String, u32) {
@@ -146,12 +146,12 @@ fn a_user_who_cannot_reach_a_volume_is_refused_with_the_reason() {
     };
     let mounted = json!([{"name": "v", "mountPath": "/v"}]);
     let own = rustix::process::geteuid().as_raw();
-    let root = Surroundings { uid: own, gid: rustix::process::getegid().as_raw(), ..Surroundings::default() };
+    let root = PodContext { uid: own, gid: rustix::process::getegid().as_raw(), ..PodContext::default() };
     let other = own + 12_345;
     let prepare = |pod: &Value| prepare(pod, &dir, &References::default(), &root);
-    let said = prepare(&pod(other, mounted.clone())).unwrap_err().to_string();
+    let output = prepare(&pod(other, mounted.clone())).unwrap_err().to_string();
     let closed = folder.path().display().to_string();
-    assert!(said.contains(&format!("runs as user {other}, which may not enter {closed:?}")), "{said}");
+    assert!(output.contains(&format!("runs as user {other}, which may not enter {closed:?}")), "{output}");
     // Nobody is kept from what they do not use, and the owner from nothing.
     prepare(&pod(other, json!([]))).unwrap();
     prepare(&pod(own, mounted.clone())).unwrap();

@@ -76,27 +76,27 @@ struct Bookmark {
 }
 
 /// Why a list or a watch ended.
-enum Trouble {
+enum WatchError {
     /// The revision is no longer known: everything must be listed again.
     Expired,
     Failed(RequestError),
 }
 
-impl From<RequestError> for Trouble {
-    fn from(error: RequestError) -> Trouble {
-        if error.code() == Some(410) { Trouble::Expired } else { Trouble::Failed(error) }
+impl From<RequestError> for WatchError {
+    fn from(error: RequestError) -> WatchError {
+        if error.code() == Some(410) { WatchError::Expired } else { WatchError::Failed(error) }
     }
 }
 
-fn broken(error: impl std::fmt::Display) -> Trouble {
-    Trouble::Failed(RequestError::Connection(error.to_string()))
+fn broken(error: impl std::fmt::Display) -> WatchError {
+    WatchError::Failed(RequestError::Connection(error.to_string()))
 }
 
 impl Feed {
     /// Goes on until nobody listens.
     pub(super) async fn run(self, mut sink: impl Sink) {
         let (mut version, mut failures) = (None::<String>, 0);
-        let mut told = String::new();
+        let mut reported = String::new();
         while !sink.is_over() {
             let listing = version.is_none();
             let ended = match version.take() {
@@ -104,7 +104,7 @@ impl Feed {
                 Some(since) => {
                     let mut last = since;
                     let ended = self.watch(&mut last, &mut sink).await;
-                    if !matches!(ended, Err(Trouble::Expired)) {
+                    if !matches!(ended, Err(WatchError::Expired)) {
                         version = Some(last);
                     }
                     ended
@@ -115,20 +115,20 @@ impl Feed {
                     if listing && failures > 0 {
                         tracing::info!(kind = self.kind, "listed again");
                     }
-                    (failures, told) = (0, String::new());
+                    (failures, reported) = (0, String::new());
                 }
-                Err(Trouble::Expired) if failures == 0 => failures = 1,
-                Err(trouble) => {
+                Err(WatchError::Expired) if failures == 0 => failures = 1,
+                Err(error) => {
                     failures += 1;
-                    let text = match &trouble {
-                        Trouble::Expired => "its revision is forgotten again and again".to_owned(),
-                        Trouble::Failed(error) if listing && error.code() == Some(404) => {
+                    let text = match &error {
+                        WatchError::Expired => "its revision is forgotten again and again".to_owned(),
+                        WatchError::Failed(error) if listing && error.code() == Some(404) => {
                             format!("the API does not know this kind: its CustomResourceDefinition is missing ({error})")
                         }
-                        Trouble::Failed(error) => error.to_string(),
+                        WatchError::Failed(error) => error.to_string(),
                     };
-                    // Once for each trouble, not for each attempt.
-                    if text == told {
+                    // Once for each problem, not for each attempt.
+                    if text == reported {
                         tracing::debug!(kind = self.kind, failures, error = text, "watch interrupted; trying again");
                     } else {
                         tracing::warn!(
@@ -136,7 +136,7 @@ impl Feed {
                             error = text,
                             "watch interrupted; trying again, waiting longer each time"
                         );
-                        told = text;
+                        reported = text;
                     }
                     tokio::time::sleep(WAITS.after(failures)).await;
                 }
@@ -150,7 +150,7 @@ impl Feed {
     }
 
     /// Lists everything; returns the revision.
-    async fn list(&self, sink: &mut impl Sink) -> Result<String, Trouble> {
+    async fn list(&self, sink: &mut impl Sink) -> Result<String, WatchError> {
         let mut next = String::new();
         loop {
             let from = if next.is_empty() { String::new() } else { format!("&continue={}", encode(&next)) };
@@ -172,7 +172,7 @@ impl Feed {
     }
 
     /// Watches until the server ends it; `version` is that of the last event.
-    async fn watch(&self, version: &mut String, sink: &mut impl Sink) -> Result<(), Trouble> {
+    async fn watch(&self, version: &mut String, sink: &mut impl Sink) -> Result<(), WatchError> {
         let query =
             format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}", encode(version));
         let mut body = requests::open(&self.client, &self.uri(&query), PAGE_TIMEOUT).await?;
@@ -206,7 +206,7 @@ impl Feed {
 }
 
 /// Takes one event.
-fn take(line: &[u8], version: &mut String, sink: &mut impl Sink) -> Result<(), Trouble> {
+fn take(line: &[u8], version: &mut String, sink: &mut impl Sink) -> Result<(), WatchError> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }

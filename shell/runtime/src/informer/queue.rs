@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use super::Any;
 
 /// What is told, without the type.
-pub(super) enum Told {
+pub(super) enum QueuedChange {
     ListBegins,
     Applied(Any),
     Deleted(Any),
@@ -84,20 +84,20 @@ impl Queue {
         self.closed
     }
 
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Told> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<QueuedChange> {
         match self.order.pop_front() {
-            Some(Entry::ListBegins) => Poll::Ready(Told::ListBegins),
-            Some(Entry::Synced) => Poll::Ready(Told::Synced),
+            Some(Entry::ListBegins) => Poll::Ready(QueuedChange::ListBegins),
+            Some(Entry::Synced) => Poll::Ready(QueuedChange::Synced),
             Some(Entry::Object(key)) => {
                 let mut pending = self.pending.remove(&key).expect("what is in order is pending");
                 let Some(deleted) = pending.deleted.take() else {
-                    return Poll::Ready(Told::Applied(pending.applied.expect("one of both is there")));
+                    return Poll::Ready(QueuedChange::Applied(pending.applied.expect("one of both is there")));
                 };
                 if pending.applied.is_some() {
                     self.order.push_front(Entry::Object(Arc::clone(&key)));
                     self.pending.insert(key, pending);
                 }
-                Poll::Ready(Told::Deleted(deleted))
+                Poll::Ready(QueuedChange::Deleted(deleted))
             }
             None => {
                 self.waker = Some(context.waker().clone());
@@ -114,13 +114,13 @@ mod tests {
     fn take(queue: &mut Queue) -> Vec<String> {
         let mut context = Context::from_waker(Waker::noop());
         let mut all = Vec::new();
-        while let Poll::Ready(told) = queue.poll(&mut context) {
+        while let Poll::Ready(reported) = queue.poll(&mut context) {
             let text = |object: Any| *object.downcast_ref::<&str>().unwrap();
-            all.push(match told {
-                Told::ListBegins => "begins".to_owned(),
-                Told::Synced => "synced".to_owned(),
-                Told::Applied(object) => format!("+{}", text(object)),
-                Told::Deleted(object) => format!("-{}", text(object)),
+            all.push(match reported {
+                QueuedChange::ListBegins => "begins".to_owned(),
+                QueuedChange::Synced => "synced".to_owned(),
+                QueuedChange::Applied(object) => format!("+{}", text(object)),
+                QueuedChange::Deleted(object) => format!("-{}", text(object)),
             });
         }
         all

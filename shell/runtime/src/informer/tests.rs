@@ -93,10 +93,10 @@ async fn take(events: &mut Events<Pod>, count: usize) -> Vec<String> {
             return all;
         };
         all.push(match seen {
-            Seen::ListBegins => "begins".to_owned(),
-            Seen::Synced => "synced".to_owned(),
-            Seen::Applied(object) => format!("+{}", shown(&object)),
-            Seen::Deleted(object) => format!("-{}", shown(&object)),
+            WatchEvent::ListBegins => "begins".to_owned(),
+            WatchEvent::Synced => "synced".to_owned(),
+            WatchEvent::Applied(object) => format!("+{}", shown(&object)),
+            WatchEvent::Deleted(object) => format!("-{}", shown(&object)),
         });
     }
     all
@@ -131,7 +131,7 @@ async fn the_text_is_kept_for_those_who_ask_and_unknown_fields_with_it() {
     let mut without = Informers::new(Server::new(replies()).client(), Metrics::default()).follow::<Pod>();
     for (events, kept) in [(&mut with, json!(true)), (&mut without, Value::Null)] {
         let object = loop {
-            if let Seen::Applied(object) = events.next().await {
+            if let WatchEvent::Applied(object) = events.next().await {
                 break object;
             }
         };

@@ -12,7 +12,7 @@ use crate::builtin::check::{Errors, each, one_of, shaped};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Adds the tolerations that let a pod stay for a while on a node in trouble, unless it has its own.
+/// Adds the tolerations that let a pod stay for a while on a node that is not ready, unless it has its own.
 ///
 /// A toleration counts as its own whatever its operator or value: whoever names the taint has thought about it.
 pub fn admit_pod_tolerations(pod: &mut Value, ctx: &Context<'_>) {

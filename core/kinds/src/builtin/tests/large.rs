@@ -105,9 +105,9 @@ fn judge(kind: Builtin, object: &mut Value) {
     let _ = validate_create(kind, object, &context());
     for part in [Part::Main, Part::Status] {
         // In the other order nothing is where it was.
-        let mut turned = object.clone();
-        turn(&mut turned);
-        let _ = update_with(kind, part, turned, object, &context());
+        let mut reversed = object.clone();
+        reverse(&mut reversed);
+        let _ = update_with(kind, part, reversed, object, &context());
     }
 }
 
@@ -121,13 +121,13 @@ fn large_objects_are_judged_in_step_with_their_size() {
 }
 
 /// Puts every list of a value in the opposite order.
-fn turn(value: &mut Value) {
+fn reverse(value: &mut Value) {
     match value {
         Value::Array(items) => {
             items.reverse();
-            items.iter_mut().for_each(turn);
+            items.iter_mut().for_each(reverse);
         }
-        Value::Object(members) => members.values_mut().for_each(turn),
+        Value::Object(members) => members.values_mut().for_each(reverse),
         _ => {}
     }
 }

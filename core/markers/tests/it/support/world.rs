@@ -39,7 +39,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) server: Server,
     pub(crate) controller: Controller,
-    pub(crate) notes: Vec<api::Note>,
+    pub(crate) events: Vec<api::Event>,
     /// Requests that the network loses, in percent.
     pub(crate) lossy: u64,
     /// Every request, with the instant at which it was sent.
@@ -73,7 +73,7 @@ impl World {
             now: Time::from_secs(1_800_000_000),
             server: Server::default(),
             controller: Controller::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
             lossy: 0,
             log: Vec::new(),
             agents: BTreeMap::new(),
@@ -174,7 +174,7 @@ impl World {
                     let delay = self.delay();
                     self.send(delay, Message::Request(target, Box::new(write)));
                 }
-                Effect::Note(note) => self.notes.push(note),
+                Effect::Event(event) => self.events.push(event),
             }
         }
     }
@@ -195,7 +195,7 @@ impl World {
                     self.log.push((self.now, write.clone()));
                     self.send(delay, Message::AgentRequest(node.to_owned(), Box::new(write)));
                 }
-                agent::Effect::Note(note) => self.notes.push(note),
+                agent::Effect::Event(event) => self.events.push(event),
                 _ => {}
             }
         }

@@ -179,14 +179,14 @@ impl Fields {
 /// Takes a body apart.
 #[derive(Debug)]
 pub(super) struct Body {
-    state: State,
+    state: ParserState,
     max: usize,
     /// What has arrived, at most `max` bytes.
     pub(super) bytes: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// So many bytes of data follow.
     Data(u64),
     /// Data follows until the connection ends.
@@ -207,22 +207,22 @@ impl Body {
     /// Expects a body of which `max` bytes are wanted.
     pub(super) fn new(framing: Framing, max: usize) -> Body {
         let state = match framing {
-            Framing::Length(0) => State::Complete,
-            Framing::Length(length) => State::Data(length),
-            Framing::Chunked => State::ChunkSize,
-            Framing::UntilClose => State::UntilClose,
+            Framing::Length(0) => ParserState::Complete,
+            Framing::Length(length) => ParserState::Data(length),
+            Framing::Chunked => ParserState::ChunkSize,
+            Framing::UntilClose => ParserState::UntilClose,
         };
         Body { state, max, bytes: Vec::new() }
     }
 
     /// Returns whether nothing more need be read.
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Complete || self.bytes.len() >= self.max
+        self.state == ParserState::Complete || self.bytes.len() >= self.max
     }
 
     /// Returns whether the body is whole if the connection ends now.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self.state, State::Complete | State::UntilClose) || self.bytes.len() >= self.max
+        matches!(self.state, ParserState::Complete | ParserState::UntilClose) || self.bytes.len() >= self.max
     }
 
     /// Takes what it can use.
@@ -230,17 +230,17 @@ impl Body {
         while !self.is_done() {
             let before = buffer.rest().len();
             match self.state {
-                State::UntilClose => drop(self.data(buffer, u64::MAX)),
-                State::Data(left) => {
+                ParserState::UntilClose => drop(self.data(buffer, u64::MAX)),
+                ParserState::Data(left) => {
                     let left = self.data(buffer, left);
-                    self.state = if left == 0 { State::Complete } else { State::Data(left) };
+                    self.state = if left == 0 { ParserState::Complete } else { ParserState::Data(left) };
                 }
-                State::ChunkData(left) => {
+                ParserState::ChunkData(left) => {
                     let left = self.data(buffer, left);
-                    self.state = if left == 0 { State::ChunkEnd } else { State::ChunkData(left) };
+                    self.state = if left == 0 { ParserState::ChunkEnd } else { ParserState::ChunkData(left) };
                 }
-                State::ChunkSize | State::ChunkEnd | State::Trailer => self.line(buffer)?,
-                State::Complete => {}
+                ParserState::ChunkSize | ParserState::ChunkEnd | ParserState::Trailer => self.line(buffer)?,
+                ParserState::Complete => {}
             }
             if buffer.rest().len() == before {
                 break;
@@ -263,13 +263,13 @@ impl Body {
     fn line(&mut self, buffer: &mut Buffer) -> Result<(), Malformed> {
         let Some(line) = buffer.line()? else { return Ok(()) };
         self.state = match (self.state, line) {
-            (State::ChunkEnd, b"") => State::ChunkSize,
-            (State::ChunkEnd, _) => return Err(Malformed::Chunk),
-            (State::Trailer, b"") => State::Complete,
-            (State::Trailer, _) => State::Trailer,
+            (ParserState::ChunkEnd, b"") => ParserState::ChunkSize,
+            (ParserState::ChunkEnd, _) => return Err(Malformed::Chunk),
+            (ParserState::Trailer, b"") => ParserState::Complete,
+            (ParserState::Trailer, _) => ParserState::Trailer,
             (_, line) => match chunk_size(line).ok_or(Malformed::Chunk)? {
-                0 => State::Trailer,
-                size => State::ChunkData(size),
+                0 => ParserState::Trailer,
+                size => ParserState::ChunkData(size),
             },
         };
         Ok(())

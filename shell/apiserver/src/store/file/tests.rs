@@ -5,7 +5,7 @@ use machine::Time;
 use registry::state::{Expect, Write, key};
 use serde_json::json;
 
-fn write(store: &mut FileStore, state: &mut State, write: Write) {
+fn write(store: &mut FileStore, state: &mut RegistryState, write: Write) {
     let (next, changes, answers) = state.stage(Time::from_secs(7), vec![write]).into_parts();
     assert!(answers[0].is_ok());
     store.commit(&changes, state.floor(), Room::Free).unwrap();
@@ -33,7 +33,7 @@ fn everything_comes_back_after_a_restart() {
     let mut store = FileStore::open(directory.path()).unwrap();
     let back = store.load(WindowLimits::default()).unwrap();
     assert_eq!(back.revision(), 4);
-    let describe = |state: &State| -> Vec<String> {
+    let describe = |state: &RegistryState| -> Vec<String> {
         let changes = state.changes_after(0).unwrap();
         changes.map(|c| format!("{c:?}")).collect()
     };
@@ -70,7 +70,8 @@ fn damage_anywhere_is_found_or_does_not_matter() {
             write(&mut store, &mut state, put(&format!("o{number}"), Expect::Absent, number));
         }
     }
-    let describe = |state: &State| format!("{:?} {:?}", state.snapshot(), state.changes_after(0).unwrap().collect::<Vec<_>>());
+    let describe =
+        |state: &RegistryState| format!("{:?} {:?}", state.snapshot(), state.changes_after(0).unwrap().collect::<Vec<_>>());
     let good = std::fs::read(&path).unwrap();
     let expected = describe(&FileStore::open(directory.path()).unwrap().load(WindowLimits::default()).unwrap());
     let mut rng = machine::Rng::new(3);
@@ -249,7 +250,7 @@ fn large(name: &str) -> Write {
 }
 
 /// Commits one write and publishes it if it was taken.
-fn commit(store: &mut FileStore, state: &mut State, write: Write, room: Room) -> Result<(), StoreError> {
+fn commit(store: &mut FileStore, state: &mut RegistryState, write: Write, room: Room) -> Result<(), StoreError> {
     let (next, changes, answers) = state.stage(Time::from_secs(7), vec![write]).into_parts();
     assert!(answers[0].is_ok());
     store.commit(&changes, state.floor(), room)?;

@@ -11,11 +11,11 @@ use processes::container::Running;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::attempts::Whose;
-use crate::metrics::Census;
+use super::attempts::AttemptOwner;
+use crate::metrics::AgentCounts;
 
-/// A letter to the loop.
-pub(crate) enum Mail {
+/// A message to the loop.
+pub(crate) enum Message {
     /// A fact for the machine of a pod.
     Fact { pod: u64, input: Input },
     /// A container runs.
@@ -23,7 +23,7 @@ pub(crate) enum Mail {
     /// Something that somebody should be told about a pod.
     Warning { pod: u64, message: String },
     /// An attempt has ended.
-    Attempt { whose: Whose, attempt: u32, report: Report, began: Time, ended: Time },
+    Attempt { owner: AttemptOwner, attempt: u32, report: Report, began: Time, ended: Time },
     /// A status write has ended, of a pod or of [`MARKERS`](super::MARKERS).
     Written { pod: u64, result: Result<(), WriteError> },
     /// Somebody wants to know something.
@@ -37,5 +37,5 @@ pub(crate) enum Ask {
     /// What every worker does.
     Probes { answer: oneshot::Sender<Value> },
     /// How many there are of everything.
-    Census { answer: oneshot::Sender<Census> },
+    AgentCounts { answer: oneshot::Sender<AgentCounts> },
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::ProbeType;
-use api::note::NoteType;
+use api::event::EventType;
 use machine::Time;
 
 /// Within a run of failures, a worker repeats its event at most this often.
@@ -24,9 +24,9 @@ pub const BACK_OFF: &str = "BackOff";
 
 /// An event about a container; the shell adds the object (`spec.containers{name}`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct ContainerEvent {
     /// Good or bad news.
-    pub type_: NoteType,
+    pub type_: EventType,
     /// One of the constants of this module.
     pub reason: &'static str,
     /// For people.
@@ -35,39 +35,39 @@ pub struct Notice {
     pub count: u32,
 }
 
-impl Notice {
-    fn new(type_: NoteType, reason: &'static str, message: String, count: u32) -> Notice {
-        Notice { type_, reason, message: cut(message, MESSAGE_BYTES_MAX), count }
+impl ContainerEvent {
+    fn new(type_: EventType, reason: &'static str, message: String, count: u32) -> ContainerEvent {
+        ContainerEvent { type_, reason, message: cut(message, MESSAGE_BYTES_MAX), count }
     }
 
-    pub(crate) fn failed(probe: ProbeType, output: &str, count: u32) -> Notice {
-        Notice::new(NoteType::Warning, UNHEALTHY, format!("{} probe failed: {output}", probe.name()), count)
+    pub(crate) fn failed(probe: ProbeType, output: &str, count: u32) -> ContainerEvent {
+        ContainerEvent::new(EventType::Warning, UNHEALTHY, format!("{} probe failed: {output}", probe.name()), count)
     }
 
-    pub(crate) fn errored(probe: ProbeType, cause: &str, count: u32) -> Notice {
+    pub(crate) fn errored(probe: ProbeType, cause: &str, count: u32) -> ContainerEvent {
         let message = format!("{} probe errored and was discarded: {cause}", probe.name());
-        Notice::new(NoteType::Warning, UNHEALTHY, message, count)
+        ContainerEvent::new(EventType::Warning, UNHEALTHY, message, count)
     }
 
-    pub(crate) fn warning(probe: ProbeType, text: &str, count: u32) -> Notice {
-        Notice::new(NoteType::Warning, PROBE_WARNING, format!("{} probe warning: {text}", probe.name()), count)
+    pub(crate) fn warning(probe: ProbeType, text: &str, count: u32) -> ContainerEvent {
+        ContainerEvent::new(EventType::Warning, PROBE_WARNING, format!("{} probe warning: {text}", probe.name()), count)
     }
 
-    pub(crate) fn healthy(probe: ProbeType) -> Notice {
-        Notice::new(NoteType::Normal, HEALTHY, format!("{} probe succeeded again", probe.name()), 1)
+    pub(crate) fn healthy(probe: ProbeType) -> ContainerEvent {
+        ContainerEvent::new(EventType::Normal, HEALTHY, format!("{} probe succeeded again", probe.name()), 1)
     }
 
     /// Says that a probe has a container killed.
-    pub fn killing(container: &str, probe: ProbeType, grace_seconds: i64, restart: bool) -> Notice {
+    pub fn killing(container: &str, probe: ProbeType, grace_seconds: i64, restart: bool) -> ContainerEvent {
         let after = if restart { "will be restarted" } else { "will not be restarted" };
         let message = format!("Container {container} failed {} probe and {after} (grace period {grace_seconds}s)", word(probe));
-        Notice::new(NoteType::Normal, KILLING, message, 1)
+        ContainerEvent::new(EventType::Normal, KILLING, message, 1)
     }
 
     /// Says that a container waits before it is started again.
-    pub fn back_off(container: &str, delay: Duration) -> Notice {
+    pub fn back_off(container: &str, delay: Duration) -> ContainerEvent {
         let message = format!("Back-off {} restarting failed container {container}", api::duration::format(delay));
-        Notice::new(NoteType::Warning, BACK_OFF, message, 1)
+        ContainerEvent::new(EventType::Warning, BACK_OFF, message, 1)
     }
 }
 
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn messages_fit_into_an_event() {
-        let notice = Notice::failed(ProbeType::Liveness, &"ä".repeat(1000), 1);
-        assert!(notice.message.len() <= 1024 && notice.message.starts_with("Liveness probe failed: ä"));
+        let event = ContainerEvent::failed(ProbeType::Liveness, &"ä".repeat(1000), 1);
+        assert!(event.message.len() <= 1024 && event.message.starts_with("Liveness probe failed: ä"));
     }
 
     #[test]
     fn a_kill_says_what_happens_next() {
-        let message = Notice::killing("app", ProbeType::Startup, 7, true).message;
+        let message = ContainerEvent::killing("app", ProbeType::Startup, 7, true).message;
         assert!(["app", "startup", "7s", "will be restarted"].iter().all(|part| message.contains(part)), "{message}");
     }
 }

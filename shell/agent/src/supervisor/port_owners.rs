@@ -14,30 +14,30 @@ use tokio::sync::Mutex;
 
 /// The containers of a pod that run, and who is known to answer where.
 #[derive(Default)]
-pub(super) struct Answering {
-    known: RwLock<Known>,
+pub(super) struct PortOwners {
+    known: RwLock<CachedOwners>,
     /// Looks that have begun.
     looks: AtomicU64,
     /// Held by whoever looks; what the last look saw.
-    last: Mutex<Option<Look>>,
+    last: Mutex<Option<Lookup>>,
 }
 
 #[derive(Clone, Default)]
-struct Known {
+struct CachedOwners {
     running: Vec<Arc<Running>>,
     /// Ports where the pod itself answers.
     ports: BTreeSet<u16>,
     changes: u64,
 }
 
-struct Look {
+struct Lookup {
     number: u64,
     address: SocketAddr,
     changes: u64,
     seen: Option<Owner>,
 }
 
-impl Answering {
+impl PortOwners {
     /// Changes which containers run.
     pub(super) fn change(&self, change: impl FnOnce(&mut Vec<Arc<Running>>)) {
         let mut known = self.known.write().expect("nothing panics while it is held");
@@ -46,7 +46,7 @@ impl Answering {
         known.changes += 1;
     }
 
-    fn known(&self) -> std::sync::RwLockReadGuard<'_, Known> {
+    fn known(&self) -> std::sync::RwLockReadGuard<'_, CachedOwners> {
         self.known.read().expect("nothing panics while it is held")
     }
 
@@ -57,7 +57,7 @@ impl Answering {
             return Some(Owner::Pod);
         }
         let mut last = self.last.lock().await;
-        let Known { running, ports, changes } = self.known().clone();
+        let CachedOwners { running, ports, changes } = self.known().clone();
         if ports.contains(&address.port()) {
             return Some(Owner::Pod);
         }
@@ -70,7 +70,7 @@ impl Answering {
         let number = self.looks.fetch_add(1, Ordering::SeqCst) + 1;
         let look = move || look(address, &running);
         let seen = tokio::task::spawn_blocking(look).await.ok().and_then(Result::ok);
-        *last = Some(Look { number, address, changes, seen });
+        *last = Some(Lookup { number, address, changes, seen });
         let mut known = self.known.write().expect("nothing panics while it is held");
         if seen == Some(Owner::Pod) && known.changes == changes {
             known.ports.insert(address.port());
@@ -100,23 +100,27 @@ mod tests {
     #[tokio::test]
     async fn those_who_ask_while_somebody_looks_share_the_next_look() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (answering, address) = (Answering::default(), listener.local_addr().unwrap());
+        let (port_owners, address) = (PortOwners::default(), listener.local_addr().unwrap());
         // So few that all of them ask before the first one is answered.
-        let seen = futures::future::join_all((0..20).map(|_| answering.owner(address))).await;
+        let seen = futures::future::join_all((0..20).map(|_| port_owners.owner(address))).await;
         assert_eq!(seen, [Some(Owner::Another); 20], "the pod has no process at all");
-        assert_eq!(answering.looks.load(Ordering::SeqCst), 2, "that of the first, which had begun, and one for all the others");
-        assert_eq!(answering.owner(address).await, Some(Owner::Another));
-        assert_eq!(answering.looks.load(Ordering::SeqCst), 3, "a later answer may be another's");
+        assert_eq!(
+            port_owners.looks.load(Ordering::SeqCst),
+            2,
+            "that of the first, which had begun, and one for all the others"
+        );
+        assert_eq!(port_owners.owner(address).await, Some(Owner::Another));
+        assert_eq!(port_owners.looks.load(Ordering::SeqCst), 3, "a later answer may be another's");
     }
 
     #[tokio::test]
     async fn what_is_known_is_forgotten_when_a_container_starts_or_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (answering, address) = (Answering::default(), listener.local_addr().unwrap());
-        answering.known.write().unwrap().ports.insert(address.port());
-        assert_eq!(answering.owner(address).await, Some(Owner::Pod));
-        assert_eq!(answering.looks.load(Ordering::SeqCst), 0);
-        answering.change(|_| {});
-        assert_eq!(answering.owner(address).await, Some(Owner::Another));
+        let (port_owners, address) = (PortOwners::default(), listener.local_addr().unwrap());
+        port_owners.known.write().unwrap().ports.insert(address.port());
+        assert_eq!(port_owners.owner(address).await, Some(Owner::Pod));
+        assert_eq!(port_owners.looks.load(Ordering::SeqCst), 0);
+        port_owners.change(|_| {});
+        assert_eq!(port_owners.owner(address).await, Some(Owner::Another));
     }
 }

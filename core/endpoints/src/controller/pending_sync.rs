@@ -11,7 +11,7 @@ use crate::index::entry::Draft;
 
 /// A sync whose writes are under way: creates, then updates, then deletes, so that an endpoint that moves is never missing.
 #[derive(Clone, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct PendingSync {
     pub(crate) service_uid: String,
     pub(crate) started_at: Time,
     pub(crate) trigger: Option<Time>,

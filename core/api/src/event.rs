@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 /// Whether an event is good or bad news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NoteType {
+pub enum EventType {
     /// Things go as they should.
     Normal,
     /// Somebody may want to look.
     Warning,
 }
 
-impl NoteType {
+impl EventType {
     /// Returns the word of the API.
     pub const fn name(self) -> &'static str {
         match self {
-            NoteType::Normal => "Normal",
-            NoteType::Warning => "Warning",
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
         }
     }
 }
@@ -47,11 +47,11 @@ pub struct ObjectReference {
 
 /// A Kubernetes event that a core wants to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct Event {
     /// What it is about.
     pub object: ObjectReference,
     /// Good or bad news.
-    pub type_: NoteType,
+    pub type_: EventType,
     /// One CamelCase word, a constant of the core.
     pub reason: &'static str,
     /// For people.

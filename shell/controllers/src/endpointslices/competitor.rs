@@ -11,14 +11,14 @@ use runtime::{RequestError, requests};
 use serde_json::Value;
 
 /// The field manager of the controller that clusters run.
-const RIVAL: &str = "kube-controller-manager";
+const COMPETITOR: &str = "kube-controller-manager";
 /// Listing the slices may take this long.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A write older than this is no sign that it still runs.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// Returns a slice that the controller of the cluster wrote lately, as `namespace/name`; `None`: there is no rival.
-pub async fn rival(client: &Client, now: Time) -> Result<Option<String>, RequestError> {
+/// Returns a slice that the controller of the cluster wrote lately, as `namespace/name`; `None`: there is no competing controller.
+pub async fn competitor(client: &Client, now: Time) -> Result<Option<String>, RequestError> {
     let ours = format!("{}?labelSelector={MANAGED_BY_LABEL}%3D{CONTROLLER_NAME}", collection::<EndpointSlice>(""));
     let slices: Value = requests::get(client, &ours, LIST_TIMEOUT).await?;
     let key = |slice: &Value| {
@@ -35,21 +35,21 @@ fn written_lately(slice: &Value, now: Time) -> bool {
 /// Returns when the controller of the cluster last wrote a slice.
 fn written_at(slice: &Value) -> Option<Time> {
     let entries = json::items(slice, &["metadata", "managedFields"]).iter();
-    let theirs = entries.filter(|entry| json::text(entry, &["manager"]) == RIVAL);
+    let theirs = entries.filter(|entry| json::text(entry, &["manager"]) == COMPETITOR);
     theirs.filter_map(|entry| Timestamp::parse(json::text(entry, &["time"])).ok()).map(|stamp| stamp.0).max()
 }
 
 /// A write of another controller to a slice that we manage.
 #[derive(Debug, PartialEq)]
-pub(super) struct Foreign {
+pub(super) struct ForeignWrite {
     pub(super) manager: &'static str,
     pub(super) slice: String,
 }
 
 /// Returns the write of another controller that a slice shows, if it is of after `since`.
-pub(super) fn foreign(text: &str, since: Time) -> Option<Foreign> {
+pub(super) fn foreign(text: &str, since: Time) -> Option<ForeignWrite> {
     // Almost no slice names them: the text is looked through before it is read.
-    if !text.contains(RIVAL) {
+    if !text.contains(COMPETITOR) {
         return None;
     }
     let slice: Value = serde_json::from_str(text).ok()?;
@@ -57,7 +57,7 @@ pub(super) fn foreign(text: &str, since: Time) -> Option<Foreign> {
     let ours = slice["metadata"]["labels"][MANAGED_BY_LABEL] == CONTROLLER_NAME;
     let written = written_at(&slice).filter(|at| ours && *at > since);
     let key = || format!("{}/{}", text(&["metadata", "namespace"]), text(&["metadata", "name"]));
-    written.map(|_| Foreign { manager: RIVAL, slice: key() })
+    written.map(|_| ForeignWrite { manager: COMPETITOR, slice: key() })
 }
 
 #[cfg(test)]
@@ -69,8 +69,8 @@ mod tests {
     fn only_a_recent_write_of_the_cluster_controller_counts() {
         let slice = |manager: &str, time: &str| json!({"metadata": {"managedFields": [{"manager": manager, "time": time}]}});
         let now = Timestamp::parse("2026-01-01T00:01:00Z").unwrap().0;
-        assert!(written_lately(&slice(RIVAL, "2026-01-01T00:00:01Z"), now));
-        assert!(!written_lately(&slice(RIVAL, "2026-01-01T00:00:00Z"), now), "a minute ago");
+        assert!(written_lately(&slice(COMPETITOR, "2026-01-01T00:00:01Z"), now));
+        assert!(!written_lately(&slice(COMPETITOR, "2026-01-01T00:00:00Z"), now), "a minute ago");
         assert!(!written_lately(&slice("lifesign", "2026-01-01T00:00:59Z"), now), "our own");
         assert!(!written_lately(&json!({"metadata": {}}), now));
     }
@@ -83,10 +83,10 @@ mod tests {
             json!({"metadata": {"name": "web-1", "namespace": "d", "labels": labels, "managedFields": fields}}).to_string()
         };
         let since = Timestamp::parse("2026-01-01T00:01:00Z").unwrap().0;
-        let found = foreign(&slice(RIVAL, "2026-01-01T00:01:01Z", CONTROLLER_NAME), since);
-        assert_eq!(found, Some(Foreign { manager: RIVAL, slice: "d/web-1".to_owned() }));
-        assert_eq!(foreign(&slice(RIVAL, "2026-01-01T00:00:59Z", CONTROLLER_NAME), since), None, "before we began");
-        assert_eq!(foreign(&slice(RIVAL, "2026-01-01T00:01:01Z", "somebody"), since), None, "not ours");
+        let found = foreign(&slice(COMPETITOR, "2026-01-01T00:01:01Z", CONTROLLER_NAME), since);
+        assert_eq!(found, Some(ForeignWrite { manager: COMPETITOR, slice: "d/web-1".to_owned() }));
+        assert_eq!(foreign(&slice(COMPETITOR, "2026-01-01T00:00:59Z", CONTROLLER_NAME), since), None, "before we began");
+        assert_eq!(foreign(&slice(COMPETITOR, "2026-01-01T00:01:01Z", "somebody"), since), None, "not ours");
         assert_eq!(foreign(&slice("kubectl", "2026-01-01T00:01:01Z", CONTROLLER_NAME), since), None, "people may edit");
     }
 }

@@ -12,7 +12,7 @@ use crate::settings::Doubling;
 
 /// One container of a pod.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct PodContainer {
     pub(crate) name: Arc<str>,
     pub(crate) role: Role,
     /// In its list of the spec.
@@ -23,7 +23,7 @@ pub(crate) struct Member {
     pub(crate) back_off: BackOff,
     /// Instances so far, the current one included.
     pub(crate) instances: u64,
-    pub(crate) state: State,
+    pub(crate) state: InstanceState,
     /// The instance before the one that `state` speaks of.
     pub(crate) last: Option<Ended>,
     pub(crate) setup_failures: Doubling,
@@ -31,7 +31,7 @@ pub(crate) struct Member {
 
 /// What a container does.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum InstanceState {
     /// Waits for its turn; nothing of it was ever started.
     New,
     /// Could not be set up; tried again at the instant.
@@ -76,7 +76,7 @@ pub(crate) enum Stage {
     /// Its hook runs.
     PreStop,
     /// Waits for the slices, or for other containers.
-    Turn,
+    AwaitingSignal,
     /// Was asked to stop.
     Signaled,
     /// Was killed.
@@ -102,7 +102,7 @@ pub(crate) enum Next {
     Resume,
 }
 
-impl Member {
+impl PodContainer {
     /// Returns the container of the spec.
     pub(crate) fn spec<'a>(&self, pod: &'a api::Pod) -> &'a Container {
         match self.role {
@@ -119,14 +119,14 @@ impl Member {
 
     pub(crate) fn instance(&self) -> Option<&Instance> {
         match &self.state {
-            State::Running(instance) => Some(instance),
+            InstanceState::Running(instance) => Some(instance),
             _ => None,
         }
     }
 
     pub(crate) fn instance_mut(&mut self) -> Option<&mut Instance> {
         match &mut self.state {
-            State::Running(instance) => Some(instance),
+            InstanceState::Running(instance) => Some(instance),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ impl Member {
 
     /// Returns whether a process of it exists, or may soon.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.state, State::Running(_) | State::Starting { .. })
+        matches!(self.state, InstanceState::Running(_) | InstanceState::Starting { .. })
     }
 
     /// Returns whether it counts as started.
@@ -157,22 +157,22 @@ impl Member {
 
     /// Returns whether it has ended with exit code 0 and stays so.
     pub(crate) fn has_succeeded(&self) -> bool {
-        matches!(&self.state, State::Ended(ended) if ended.exit.exit_code == 0 && ended.next == Next::Never)
+        matches!(&self.state, InstanceState::Ended(ended) if ended.exit.exit_code == 0 && ended.next == Next::Never)
     }
 
     /// Returns whether it has ended and stays so.
     pub(crate) fn has_ended_for_good(&self) -> bool {
-        matches!(&self.state, State::Ended(ended) if ended.next == Next::Never)
+        matches!(&self.state, InstanceState::Ended(ended) if ended.next == Next::Never)
     }
 
     /// Returns what the phase of the pod needs to know.
     pub(crate) fn life(&self) -> Life {
         match &self.state {
-            State::Running(instance) if instance.in_post_start && self.instances == 1 => Life::New,
-            State::Running(_) => Life::Running { started: self.is_started() },
-            State::Ended(ended) => Life::Ended { exit_code: ended.exit.exit_code, restarts: ended.next != Next::Never },
-            State::New => Life::New,
-            State::Unfit { after, .. } | State::Starting { after, .. } => match after {
+            InstanceState::Running(instance) if instance.in_post_start && self.instances == 1 => Life::New,
+            InstanceState::Running(_) => Life::Running { started: self.is_started() },
+            InstanceState::Ended(ended) => Life::Ended { exit_code: ended.exit.exit_code, restarts: ended.next != Next::Never },
+            InstanceState::New => Life::New,
+            InstanceState::Unfit { after, .. } | InstanceState::Starting { after, .. } => match after {
                 Some(ended) => Life::Ended { exit_code: ended.exit.exit_code, restarts: true },
                 None => Life::New,
             },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::service::ServicePort;
 use api::write::reference;
-use api::{Note, NoteType, ObjectReference, Service, Verb, Write};
+use api::{Event, EventType, ObjectReference, Service, Verb, Write};
 use machine::BackOff;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a listener says about its Service.
 #[derive(Clone, Debug)]
-pub(super) struct Sign {
+pub(super) struct ServicePortInfo {
     service: ObjectReference,
     annotation: String,
     /// What the annotation says.
@@ -38,11 +38,11 @@ pub(super) struct Sign {
     port: String,
 }
 
-impl Sign {
-    pub(super) fn new(service: &Service, planned: &Planned) -> Sign {
+impl ServicePortInfo {
+    pub(super) fn new(service: &Service, planned: &Planned) -> ServicePortInfo {
         let metadata = &service.metadata;
         let annotation = format!("{ANNOTATION}{}", name(&planned.port));
-        Sign {
+        ServicePortInfo {
             service: reference::<Service>(&metadata.namespace, &metadata.name, &metadata.uid),
             annotated: metadata.annotations.get(&annotation).cloned(),
             annotation,
@@ -50,8 +50,8 @@ impl Sign {
         }
     }
 
-    fn note(&self, type_: NoteType, reason: &'static str, message: String) -> Note {
-        Note { object: self.service.clone(), type_, reason, message }
+    fn event(&self, type_: EventType, reason: &'static str, message: String) -> Event {
+        Event { object: self.service.clone(), type_, reason, message }
     }
 
     /// Returns the request that makes the annotation right; `None`: it is.
@@ -64,30 +64,36 @@ impl Sign {
 }
 
 /// A listener; it closes when this is dropped.
-pub(super) struct Door {
+pub(super) struct Listener {
     port: ServicePort,
     backends: watch::Sender<Arc<Backends>>,
     #[cfg(test)]
     pub(super) listening: watch::Receiver<Option<SocketAddr>>,
 }
 
-impl Door {
+impl Listener {
     /// Opens a listener for a port.
-    pub(super) fn open(address: SocketAddr, port: ServicePort, sign: Sign, backends: Backends, shared: Arc<Shared>) -> Door {
+    pub(super) fn open(
+        address: SocketAddr,
+        port: ServicePort,
+        info: ServicePortInfo,
+        backends: Backends,
+        shared: Arc<Shared>,
+    ) -> Listener {
         let (sender, receiver) = watch::channel(Arc::new(backends));
-        let (listening, told) = watch::channel(None);
-        let keeper = Keeper { address, sign, shared: Arc::clone(&shared), picker: Arc::default(), listening };
+        let (listening, reported) = watch::channel(None);
+        let acceptor = Acceptor { address, info, shared: Arc::clone(&shared), picker: Arc::default(), listening };
         shared.tasks.spawn(async move {
-            let stop = keeper.shared.stop.clone();
-            stop.run_until_cancelled(keeper.run(receiver)).await;
+            let stop = acceptor.shared.stop.clone();
+            stop.run_until_cancelled(acceptor.run(receiver)).await;
         });
         #[cfg(not(test))]
-        drop(told);
-        Door {
+        drop(reported);
+        Listener {
             port,
             backends: sender,
             #[cfg(test)]
-            listening: told,
+            listening: reported,
         }
     }
 
@@ -109,16 +115,16 @@ impl Door {
 }
 
 /// Who accepts connections.
-struct Keeper {
+struct Acceptor {
     address: SocketAddr,
-    sign: Sign,
+    info: ServicePortInfo,
     shared: Arc<Shared>,
     picker: Arc<Picker>,
     /// Where it listens now.
     listening: watch::Sender<Option<SocketAddr>>,
 }
 
-impl Keeper {
+impl Acceptor {
     async fn run(mut self, mut backends: watch::Receiver<Arc<Backends>>) {
         // Without endpoints nothing listens: the kernel refuses at once.
         while backends.wait_for(|backends| !backends.addresses.is_empty()).await.is_ok() {
@@ -136,7 +142,7 @@ impl Keeper {
 
     /// Binds the address, trying again while there are endpoints.
     async fn bind(&mut self, backends: &mut watch::Receiver<Arc<Backends>>) -> Option<TcpListener> {
-        let (mut failures, mut told) = (0, false);
+        let (mut failures, mut reported) = (0, false);
         loop {
             let error = match TcpListener::bind(self.address).await {
                 Ok(listener) => {
@@ -152,10 +158,10 @@ impl Keeper {
                 self.tell_moved(elsewhere);
                 return Some(listener);
             }
-            if !told {
-                told = true;
-                let message = format!("Port {} cannot be served at {}: {error}", self.sign.port, self.address);
-                self.shared.events.say(self.sign.note(NoteType::Warning, FAILED, message));
+            if !reported {
+                reported = true;
+                let message = format!("Port {} cannot be served at {}: {error}", self.info.port, self.address);
+                self.shared.events.record(self.info.event(EventType::Warning, FAILED, message));
             }
             let empty = backends.wait_for(|backends| backends.addresses.is_empty());
             failures += 1;
@@ -168,16 +174,16 @@ impl Keeper {
     fn tell_moved(&mut self, elsewhere: SocketAddr) {
         let text = format!(
             "Port {} is served at {elsewhere}: this process may not bind ports below 1024; run as root or choose a higher port",
-            self.sign.port
+            self.info.port
         );
-        self.shared.events.say(self.sign.note(NoteType::Normal, MOVED, text));
+        self.shared.events.record(self.info.event(EventType::Normal, MOVED, text));
         self.annotate(Some(elsewhere.port()));
     }
 
     /// Says on the Service where a port is served, if it is not where it should be.
     fn annotate(&mut self, elsewhere: Option<u16>) {
-        let Some(write) = self.sign.correction(elsewhere) else { return };
-        self.sign.annotated = elsewhere.map(|port| port.to_string());
+        let Some(write) = self.info.correction(elsewhere) else { return };
+        self.info.annotated = elsewhere.map(|port| port.to_string());
         let writer = self.shared.writer.clone();
         self.shared.tasks.spawn(async move {
             if let Err(error) = writer.perform(&write).await {

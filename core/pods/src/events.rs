@@ -1,8 +1,8 @@
 //! The events of a pod.
 
-use api::note::NoteType;
+use api::event::EventType;
 use api::write::reference;
-use api::{Note, Pod};
+use api::{Event, Pod};
 use probe::Role;
 
 /// An instance has been made.
@@ -19,18 +19,25 @@ pub(crate) const FAILED_POST_START: &str = "FailedPostStartHook";
 pub(crate) const FAILED_PRE_STOP: &str = "FailedPreStopHook";
 /// A pod has used up its time.
 pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-pub(crate) use probe::notes::{BACK_OFF, KILLING};
+pub(crate) use probe::events::{BACK_OFF, KILLING};
 
 /// Returns an event about a pod.
-pub(crate) fn of_pod(pod: &Pod, type_: NoteType, reason: &'static str, message: String) -> Note {
+pub(crate) fn of_pod(pod: &Pod, type_: EventType, reason: &'static str, message: String) -> Event {
     let meta = &pod.metadata;
-    Note { object: reference::<Pod>(&meta.namespace, &meta.name, &meta.uid), type_, reason, message }
+    Event { object: reference::<Pod>(&meta.namespace, &meta.name, &meta.uid), type_, reason, message }
 }
 
 /// Returns an event about a container of a pod.
-pub(crate) fn of_container(pod: &Pod, role: Role, name: &str, type_: NoteType, reason: &'static str, message: String) -> Note {
-    let mut note = of_pod(pod, type_, reason, message);
+pub(crate) fn of_container(
+    pod: &Pod,
+    role: Role,
+    name: &str,
+    type_: EventType,
+    reason: &'static str,
+    message: String,
+) -> Event {
+    let mut event = of_pod(pod, type_, reason, message);
     let list = if role == Role::Regular { "containers" } else { "initContainers" };
-    note.object.field_path = format!("spec.{list}{{{name}}}");
-    note
+    event.object.field_path = format!("spec.{list}{{{name}}}");
+    event
 }

@@ -12,7 +12,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// Requests under way, by the object whose sync sent them.
 #[derive(Clone, Debug)]
-pub(crate) struct Flights<P> {
+pub(crate) struct PendingWrites<P> {
     next: u64,
     /// What each is for, and how many lists had ended when it was sent.
     pending: BTreeMap<WriteId, (Key, P, u64)>,
@@ -22,13 +22,13 @@ pub(crate) struct Flights<P> {
     gone: BTreeMap<Key, BTreeSet<String>>,
 }
 
-impl<P> Default for Flights<P> {
-    fn default() -> Flights<P> {
-        Flights { next: 0, lists: 0, pending: BTreeMap::new(), outstanding: BTreeMap::new(), gone: BTreeMap::new() }
+impl<P> Default for PendingWrites<P> {
+    fn default() -> PendingWrites<P> {
+        PendingWrites { next: 0, lists: 0, pending: BTreeMap::new(), outstanding: BTreeMap::new(), gone: BTreeMap::new() }
     }
 }
 
-impl<P> Flights<P> {
+impl<P> PendingWrites<P> {
     /// Notes a request of the sync of `key`; returns its name.
     pub(crate) fn send(&mut self, key: &Key, purpose: P) -> WriteId {
         self.next += 1;
