@@ -69,6 +69,10 @@ pub const FILES: Table = &[
     ("probes/timing", Package("lifesign-probe")),
     ("probes/worker", Package("lifesign-probe")),
     ("protobuf/decode", Package("lifesign-kinds")),
+    ("why/nodes", Package("lifesign-why")),
+    ("why/pods", Package("lifesign-why")),
+    ("why/services", Package("lifesign-why")),
+    ("why/workloads", Package("lifesign-why")),
 ];
 
 /// Returns the files that a package runs.

@@ -78,6 +78,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("pods", &["probe"]),
     ("schemas", &["kinds"]),
     ("registry", &["apply", "kinds", "schemas"]),
+    ("why", &["endpoints", "pods", "probe"]),
 ];
 
 /// Returns folder name and names of the dependencies of every package below a folder.
