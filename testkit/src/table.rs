@@ -16,6 +16,9 @@ pub type Table = &'static [(&'static str, Runner)];
 
 /// Every vector file. A file that is not here is an error.
 pub const FILES: Table = &[
+    ("admission/custom", Package("lifesign-admission")),
+    ("admission/pods", Package("lifesign-admission")),
+    ("admission/review", Package("lifesign-admission")),
     ("api-server/apply", Package("lifesign-apiserver")),
     ("api-server/crd", Package("lifesign-apiserver")),
     ("api-server/crud", Package("lifesign-apiserver")),

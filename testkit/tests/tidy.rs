@@ -73,6 +73,7 @@ const PURE: &[&str] = &["base64", "imbl", "jiff", "json-patch", "regex", "serde"
 
 /// Which core knows which, besides `machine` and `api`. ARCHITECTURE.md says why.
 const EDGES: &[(&str, &[&str])] = &[
+    ("admission", &["kinds"]),
     ("explain", &["probe"]),
     ("markers", &["probe"]),
     ("pods", &["probe"]),

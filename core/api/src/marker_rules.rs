@@ -13,7 +13,10 @@ use crate::field::{Error, ErrorKind, Path};
 use crate::{json, names};
 
 mod handler;
+mod node;
 mod read;
+
+pub use node::validate_node_pod_probe;
 
 use read::{Read, list, map, object, text, texts};
 

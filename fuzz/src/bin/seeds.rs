@@ -36,6 +36,7 @@ struct Found {
     objects: Vec<Value>,
     patches: Vec<Value>,
     definitions: Vec<Value>,
+    reviews: Vec<Value>,
     texts: BTreeSet<String>,
     protobuf: Vec<Vec<u8>>,
 }
@@ -53,6 +54,12 @@ impl Found {
                     self.objects.push(value.clone());
                 } else if ["spec", "metadata", "addressType", "containers"].iter().any(|key| members.contains_key(*key)) {
                     self.objects.push(value.clone());
+                }
+                if value["operation"].is_string() && value["uid"].is_string() {
+                    self.reviews.push(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": value}));
+                }
+                if value["spec"]["containers"].is_array() && value["annotations"].is_object() {
+                    self.reviews.push(json!({"metadata": {"annotations": value["annotations"]}, "spec": value["spec"]}));
                 }
                 if value["method"] == "PATCH" {
                     self.patches.push(value["body"].clone());
@@ -90,6 +97,7 @@ impl Found {
         let markers = self.objects.iter().filter(with_probes).enumerate();
         let markers = markers.map(|(index, marker)| json!({"markers": [marker], "pods": pods, "nodePodProbe": node(index)}));
         put(corpus, "markers", markers.map(|seed| bytes(&seed)))?;
+        put(corpus, "reviews", self.reviews.iter().map(bytes))?;
         put(corpus, "texts", self.texts.iter().map(|text| text.clone().into_bytes()))?;
         put(corpus, "protobuf", self.protobuf.iter().cloned())
     }

@@ -1,0 +1,22 @@
+//! Admission on a cluster: what the webhook answers to an AdmissionReview.
+//!
+//! A pod asks by annotation that a readiness probe is run by the Lifesign agent of its node instead of the kubelet: the
+//! probe *moves* out of the container into another annotation, and a readiness gate stands for it. Custom kinds of ours are
+//! judged by the rules of `api`. Nothing here calls out, keeps state or depends on time; every function is total over
+//! whatever JSON arrives.
+
+mod annotation;
+mod moved;
+mod pods;
+mod review;
+
+pub use moved::{Moved, moved_probes, read_moved};
+pub use pods::{Mutation, mutate};
+pub use review::{Answer, Judged, Outcome, review};
+
+/// The annotation by which a pod asks: container -> `readinessProbe` -> millisecond fields.
+pub const PROBES: &str = "lifesign.dev/probes";
+/// The annotation that holds what was moved: container -> whole probe, defaults applied.
+pub const MOVED_PROBES: &str = "lifesign.dev/moved-probes";
+/// The condition that stands for the moved probes, and the readiness gate that waits for it.
+pub const READY: &str = "lifesign.dev/ready";
