@@ -108,9 +108,9 @@ pub fn review(body: &[u8]) -> Answer {
     };
     let request = &parsed["request"];
     let uid = json::text(request, &["uid"]);
-    let said = (json::text(&parsed, &["apiVersion"]), json::text(&parsed, &["kind"]));
-    if said != (API_VERSION, KIND) {
-        return broken(uid, Judged::Unknown, &format!("expected {API_VERSION} {KIND}, got {:?} {:?}", said.0, said.1));
+    let found = (json::text(&parsed, &["apiVersion"]), json::text(&parsed, &["kind"]));
+    if found != (API_VERSION, KIND) {
+        return broken(uid, Judged::Unknown, &format!("expected {API_VERSION} {KIND}, got {:?} {:?}", found.0, found.1));
     }
     if uid.is_empty() {
         return broken(uid, Judged::Unknown, "the AdmissionReview has no request with a uid");
