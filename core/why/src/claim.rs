@@ -55,11 +55,11 @@ fn pending(subject: &Subject<'_>, name: &str, claim: &Value) -> Step<Finding> {
     let class = json::at(claim, &["spec", "storageClassName"]).and_then(Value::as_str);
     let size = json::text(claim, &["spec", "resources", "requests", "storage"]);
     let query = Query::events(namespace, "PersistentVolumeClaim", name);
-    let told = match subject.facts.list(&query)? {
+    let reported = match subject.facts.list(&query)? {
         Ok(listed) => events::read(listed.items, json::text(claim, &["metadata", "uid"])),
         Err(_) => Vec::new(),
     };
-    let event = events::last(&told, |event| event.warning).or_else(|| events::last(&told, |_| true));
+    let event = events::last(&reported, |event| event.warning).or_else(|| events::last(&reported, |_| true));
     let message = event.map_or("", |event: &Event<'_>| event.message);
     let class_says = match class {
         None => "no StorageClass is named, and no default gave it one".to_owned(),

@@ -293,11 +293,11 @@ pub(crate) fn examine(now: Time, target: &Target, facts: &Facts) -> Step<Answer>
         Err(finding) => return Ok(chain.broken(target, finding.what.clone(), finding)),
     };
     let seen = Seen::read(now, facts, raw)?;
-    let told = facts.list(&events)?.map(|listed| listed.items).unwrap_or_default();
+    let reported = facts.list(&events)?.map(|listed| listed.items).unwrap_or_default();
     // Some writers give the name of the node for its uid, so both count.
-    let told = events::read(told, "");
+    let reported = events::read(reported, "");
     let broken = |chain: Chain, finding: Finding| {
-        let event = events::last(&told, |event| event.warning || event.reason == "NodeNotReady").map(Event::evidence);
+        let event = events::last(&reported, |event| event.warning || event.reason == "NodeNotReady").map(Event::evidence);
         let state = if seen.node.ready() == Some("True") { "is Ready" } else { "is not Ready" };
         let headline = format!("{} {state}: {}", target.short(), finding.what);
         Ok(chain.broken(target, headline, finding.with(event)))
@@ -352,14 +352,14 @@ pub(crate) fn examine(now: Time, target: &Target, facts: &Facts) -> Step<Answer>
         None => {
             let taints: Vec<String> =
                 seen.node.spec.taints.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
-            let said = if taints.is_empty() { "no taints".to_owned() } else { format!("taints {}", words::some(&taints, 4)) };
-            chain.ok(said.clone());
+            let shown = if taints.is_empty() { "no taints".to_owned() } else { format!("taints {}", words::some(&taints, 4)) };
+            chain.ok(shown.clone());
             let since = seen.condition("Ready").and_then(|ready| ready.last_transition_time);
             let version = json::text(raw, &["status", "nodeInfo", "kubeletVersion"]);
             Ok(chain.healthy(
                 target,
                 format!(
-                    "{} is Ready since {}: {}; {said}; takes pods; {version}",
+                    "{} is Ready since {}: {}; {shown}; takes pods; {version}",
                     target.short(),
                     words::when(now, since),
                     seen.alive()

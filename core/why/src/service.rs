@@ -79,9 +79,9 @@ pub(crate) fn examine(now: Time, target: &Target, facts: &Facts) -> Step<Answer>
             }
         }
     }
-    let said: Vec<&str> =
+    let shown: Vec<&str> =
         [&notes[1], &notes[4], &notes[5]].into_iter().map(String::as_str).filter(|note| !note.is_empty()).collect();
-    Ok(chain.healthy(target, format!("{} has somewhere to send traffic: {}", target.short(), said.join("; "))))
+    Ok(chain.healthy(target, format!("{} has somewhere to send traffic: {}", target.short(), shown.join("; "))))
 }
 
 impl Subject<'_> {
@@ -348,9 +348,9 @@ fn address(subject: &Subject<'_>) -> Look {
         return Ok(Ok(format!("load balancer {shown}")));
     }
     let query = Query::events(subject.namespace(), "Service", subject.name());
-    let told = subject.facts.list(&query)?.map(|listed| listed.items).unwrap_or_default();
-    let told = crate::events::read(told, &subject.service.metadata.uid);
-    let event = crate::events::last(&told, |event| event.warning).or(told.last());
+    let reported = subject.facts.list(&query)?.map(|listed| listed.items).unwrap_or_default();
+    let reported = crate::events::read(reported, &subject.service.metadata.uid);
+    let event = crate::events::last(&reported, |event| event.warning).or(reported.last());
     let why = event.map_or_else(
         || "; no controller has said anything: there may be none".to_owned(),
         |event| format!(": {}", event.message),

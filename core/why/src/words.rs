@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn spans_have_two_units() {
-        let said = |seconds| span(Duration::from_secs(seconds));
+        let shown = |seconds| span(Duration::from_secs(seconds));
         assert_eq!(
-            [said(0), said(119), said(120), said(125), said(7_260), said(180_000)],
+            [shown(0), shown(119), shown(120), shown(125), shown(7_260), shown(180_000)],
             ["0s", "119s", "2m", "2m5s", "2h1m", "2d2h"]
         );
         assert_eq!(span(Duration::from_millis(250)), "250ms");

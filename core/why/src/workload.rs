@@ -26,8 +26,8 @@ pub(crate) fn examine(now: Time, target: &Target, resource: Resource, facts: &Fa
         Ok(raw) => raw,
         Err(finding) => return Ok(chain.broken(target, finding.what.clone(), finding)),
     };
-    let told = facts.list(&events)?.map(|listed| listed.items).unwrap_or_default();
-    let told = events::read(told, json::text(raw, &["metadata", "uid"]));
+    let reported = facts.list(&events)?.map(|listed| listed.items).unwrap_or_default();
+    let reported = events::read(reported, json::text(raw, &["metadata", "uid"]));
     let created = Timestamp::parse(json::text(raw, &["metadata", "creationTimestamp"])).ok();
     let broken =
         |chain: Chain, finding: Finding| Ok(chain.broken(target, format!("{}: {}", target.short(), finding.what), finding));
@@ -81,7 +81,7 @@ pub(crate) fn examine(now: Time, target: &Target, resource: Resource, facts: &Fa
     let pods = pods(target, facts, raw)?;
     let lasting: Vec<&(Pod, &Value)> = pods.iter().filter(|(pod, _)| !pod.metadata.deleting() && !pod.terminal()).collect();
     if lasting.len() < usize::try_from(desired).unwrap_or(usize::MAX).min(PODS_MAX as usize)
-        && let Some(finding) = not_created(target, resource, raw, &told, lasting.len(), desired)
+        && let Some(finding) = not_created(target, resource, raw, &reported, lasting.len(), desired)
     {
         return broken(chain, finding);
     }
@@ -102,7 +102,7 @@ pub(crate) fn examine(now: Time, target: &Target, resource: Resource, facts: &Fa
     }
     if lasting.is_empty() {
         let what = format!("none of its {desired} pods is there yet");
-        let event = told.last().map(Event::evidence);
+        let event = reported.last().map(Event::evidence);
         return broken(
             chain,
             Finding::new("NoPods", target.short(), what)
@@ -202,12 +202,12 @@ fn not_created(
     target: &Target,
     resource: Resource,
     raw: &Value,
-    told: &[Event<'_>],
+    reported: &[Event<'_>],
     there: usize,
     desired: i64,
 ) -> Option<Finding> {
     let failure = condition(raw, "ReplicaFailure").filter(|condition| json::text(condition, &["status"]) == "True");
-    let event = events::last(told, |event| event.reason.starts_with("FailedCreate"));
+    let event = events::last(reported, |event| event.reason.starts_with("FailedCreate"));
     let message = failure.map(|failure| json::text(failure, &["message"])).or(event.map(|event| event.message));
     let Some(message) = message else {
         let paused = resource == Resource::Deployments && json::boolean(raw, &["spec", "paused"]) == Some(true);

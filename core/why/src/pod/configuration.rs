@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::json;
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::{Checked, Owner, Subject};
 use crate::answer::{Evidence, Finding};
 use crate::chain::Step;
@@ -39,10 +39,11 @@ pub(super) fn check(subject: &Subject<'_>) -> Step<Checked> {
             return Ok(bad_config(subject, unit, reason, message)?.into());
         }
     }
-    let made =
-        |unit: &Unit<'_>| unit.status.is_some_and(|status| !status.container_id.is_empty() || status.state.running.is_some());
+    let made = |unit: &ContainerRef<'_>| {
+        unit.status.is_some_and(|status| !status.container_id.is_empty() || status.state.running.is_some())
+    };
     // Any other reason to wait is that of a later link.
-    let creating = |unit: &Unit<'_>| match unit.waiting() {
+    let creating = |unit: &ContainerRef<'_>| match unit.waiting() {
         Some((reason, _)) => matches!(reason, "ContainerCreating" | "PodInitializing" | ""),
         None => unit.status.is_none(),
     };
@@ -50,8 +51,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Step<Checked> {
         return Ok(Checked::Holds(String::new()));
     }
     let Some(unit) = subject.units().next() else { return Ok(Checked::Holds(String::new())) };
-    let told = |event: &&Event<'_>| SETUP_EVENTS.contains(&event.reason);
-    if let Some(event) = subject.events.iter().rev().find(told) {
+    let reported = |event: &&Event<'_>| SETUP_EVENTS.contains(&event.reason);
+    if let Some(event) = subject.events.iter().rev().find(reported) {
         return Ok(not_set_up(subject, event)?.into());
     }
     // The agent of this project says so at the container.
@@ -86,7 +87,7 @@ fn not_seen(subject: &Subject<'_>) -> Finding {
         .act("wait a moment; if it stays, look at the node", format!("lifesign why node/{node}"))
 }
 
-fn still_creating(subject: &Subject<'_>, unit: Unit<'_>) -> Finding {
+fn still_creating(subject: &Subject<'_>, unit: ContainerRef<'_>) -> Finding {
     let start = subject.pod.status.start_time;
     let waited = start.map_or(Duration::ZERO, |start| subject.now.since(start.0));
     let node = &subject.pod.spec.node_name;
@@ -223,7 +224,7 @@ fn alike(subject: &Subject<'_>, name: &str) -> Step<Option<Evidence>> {
     }))
 }
 
-fn bad_config(subject: &Subject<'_>, unit: Unit<'_>, reason: &str, message: &str) -> Step<Finding> {
+fn bad_config(subject: &Subject<'_>, unit: ContainerRef<'_>, reason: &str, message: &str) -> Step<Finding> {
     let message = if message.is_empty() {
         events::last(&subject.events, |event| event.reason == "Failed" && event.about(unit.name()))
             .map_or("", |event| event.message)

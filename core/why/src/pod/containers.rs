@@ -6,14 +6,14 @@ use super::Subject;
 
 /// A container.
 #[derive(Clone, Copy)]
-pub(super) struct Unit<'a> {
+pub(super) struct ContainerRef<'a> {
     pub(super) spec: &'a Container,
     pub(super) status: Option<&'a ContainerStatus>,
     /// It is one of `initContainers`, sidecars included.
     pub(super) init: bool,
 }
 
-impl<'a> Unit<'a> {
+impl<'a> ContainerRef<'a> {
     pub(super) fn name(&self) -> &'a str {
         &self.spec.name
     }
@@ -62,22 +62,22 @@ impl<'a> Unit<'a> {
 
 impl Subject<'_> {
     /// Returns init containers, then the others, in the order of the spec.
-    pub(super) fn units(&self) -> impl Iterator<Item = Unit<'_>> {
+    pub(super) fn units(&self) -> impl Iterator<Item = ContainerRef<'_>> {
         let (spec, status) = (&self.pod.spec, &self.pod.status);
         let find = |statuses: &'_ [ContainerStatus], name: &str| statuses.iter().position(|status| status.name == name);
         let init = spec.init_containers.iter().map(move |container| {
             let found = find(&status.init_container_statuses, &container.name);
-            Unit { spec: container, status: found.map(|place| &status.init_container_statuses[place]), init: true }
+            ContainerRef { spec: container, status: found.map(|place| &status.init_container_statuses[place]), init: true }
         });
         let main = spec.containers.iter().map(move |container| {
             let found = find(&status.container_statuses, &container.name);
-            Unit { spec: container, status: found.map(|place| &status.container_statuses[place]), init: false }
+            ContainerRef { spec: container, status: found.map(|place| &status.container_statuses[place]), init: false }
         });
         init.chain(main)
     }
 
     /// Returns the containers that run as long as the pod does: sidecars and the main ones.
-    pub(super) fn lasting(&self) -> impl Iterator<Item = Unit<'_>> {
+    pub(super) fn lasting(&self) -> impl Iterator<Item = ContainerRef<'_>> {
         self.units().filter(|unit| !unit.init || unit.spec.is_sidecar())
     }
 }

@@ -1,6 +1,6 @@
 //! Pods that have ended: refused by their node, evicted, out of time, failed, completed.
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::exits::{self, Exit};
 use super::{Checked, Owner, Subject};
 use crate::answer::Finding;
@@ -134,7 +134,7 @@ fn failed(subject: &Subject<'_>) -> Finding {
 }
 
 /// Returns the container whose end made the pod fail.
-fn bad_exit<'a>(subject: &'a Subject<'_>) -> Option<(Unit<'a>, Exit)> {
+fn bad_exit<'a>(subject: &'a Subject<'_>) -> Option<(ContainerRef<'a>, Exit)> {
     let bad = subject.units().filter_map(|unit| Some((unit, unit.terminated()?))).filter(|(_, end)| end.exit_code != 0);
     bad.min_by_key(|(_, end)| end.finished_at).map(|(unit, end)| (unit, Exit::of(unit.spec, end)))
 }

@@ -2,7 +2,7 @@
 
 use api::pod::{Container, ContainerTerminated};
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::{Owner, Subject};
 use crate::answer::Finding;
 use crate::words;
@@ -98,8 +98,8 @@ impl Exit {
                 "correct the command or PATH, or use an image that has it",
             ),
             _ => {
-                let said = if message.is_empty() { String::new() } else { format!("; its last words: {message}") };
-                exit("ExitCode", format!("ended with exit code {code}{said}"), "the log of the instance that ended says why")
+                let shown = if message.is_empty() { String::new() } else { format!("; its last words: {message}") };
+                exit("ExitCode", format!("ended with exit code {code}{shown}"), "the log of the instance that ended says why")
             }
         }
     }
@@ -111,12 +111,12 @@ impl Exit {
 }
 
 /// Says how a container ended.
-pub(super) fn ended(subject: &Subject<'_>, unit: Unit<'_>, exit: &Exit) -> Finding {
+pub(super) fn ended(subject: &Subject<'_>, unit: ContainerRef<'_>, exit: &Exit) -> Finding {
     finding(subject, unit, exit, format!("{} {}", unit.title(), exit.words))
 }
 
 /// Says how a container ended, in other words.
-pub(super) fn finding(subject: &Subject<'_>, unit: Unit<'_>, exit: &Exit, what: String) -> Finding {
+pub(super) fn finding(subject: &Subject<'_>, unit: ContainerRef<'_>, exit: &Exit, what: String) -> Finding {
     let owner = Owner::of(&subject.pod);
     let mut finding = Finding::new(exit.cause, subject.short(), what);
     if let Some(end) = unit.last_end() {

@@ -108,7 +108,7 @@ fn marker(subject: &Subject<'_>, type_: &str) -> Step<Option<String>> {
 /// Every container is ready and every gate is True, and still the pod is not Ready.
 fn not_ready(subject: &Subject<'_>) -> Finding {
     let ready = subject.pod.condition("Ready");
-    let said = ready.map_or_else(
+    let shown = ready.map_or_else(
         || "the condition Ready is missing".to_owned(),
         |ready| {
             let why = [ready.reason.as_str(), ready.message.as_str()]
@@ -119,9 +119,9 @@ fn not_ready(subject: &Subject<'_>) -> Finding {
             if why.is_empty() { format!("Ready is {}", ready.status) } else { format!("Ready is {}: {why}", ready.status) }
         },
     );
-    let what = format!("containers and gates are ready, but {said}");
+    let what = format!("containers and gates are ready, but {shown}");
     let node = &subject.pod.spec.node_name;
     Finding::new("NotReadyYet", subject.short(), what)
-        .seen_at(subject.short(), "status.conditions[Ready]", said, ready.and_then(|ready| ready.last_transition_time))
+        .seen_at(subject.short(), "status.conditions[Ready]", shown, ready.and_then(|ready| ready.last_transition_time))
         .act("its node says so within seconds; if it stays, look at the node", format!("lifesign why node/{node}"))
 }

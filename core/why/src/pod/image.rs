@@ -1,6 +1,6 @@
 //! The image and the command of a container.
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::exits::{self, Exit};
 use super::{Checked, Owner, Subject};
 use crate::answer::Finding;
@@ -91,7 +91,7 @@ fn meaning(message: &str, image: &str) -> (&'static str, String) {
     }
 }
 
-fn not_pulled(subject: &Subject<'_>, unit: Unit<'_>, reason: &str, message: &str) -> Finding {
+fn not_pulled(subject: &Subject<'_>, unit: ContainerRef<'_>, reason: &str, message: &str) -> Finding {
     let image = &unit.spec.image;
     let owner = Owner::of(&subject.pod);
     // The back-off says only that it waits: what the registry said stands in the event of the last attempt.
@@ -101,8 +101,8 @@ fn not_pulled(subject: &Subject<'_>, unit: Unit<'_>, reason: &str, message: &str
             && event.message.contains("pull")
             && !event.message.starts_with("Error: ")
     });
-    let told = event.map_or(message, |event| event.message);
-    let told = if told.is_empty() { message } else { told };
+    let reported = event.map_or(message, |event| event.message);
+    let reported = if reported.is_empty() { message } else { reported };
     let finding = |cause, what: String| {
         Finding::new(cause, subject.short(), what)
             .seen(subject.short(), unit.field("state.waiting"), format!("{reason}: {message}"))
@@ -124,8 +124,8 @@ fn not_pulled(subject: &Subject<'_>, unit: Unit<'_>, reason: &str, message: &str
         "InvalidImageName" => finding("InvalidImageName", format!("{}: {image:?} is not the name of an image", unit.title()))
             .act("correct it; names are lower case: registry/repository:tag", set),
         _ => {
-            let (cause, advice) = meaning(told, image);
-            let detail = short_reason(told);
+            let (cause, advice) = meaning(reported, image);
+            let detail = short_reason(reported);
             finding(cause, format!("{}: image {image} cannot be pulled: {detail}", unit.title())).act(advice, set)
         }
     }
@@ -141,7 +141,7 @@ fn short_reason(message: &str) -> String {
 }
 
 /// Returns a container that was made and could not be run.
-fn cannot_start(subject: &Subject<'_>, unit: Unit<'_>) -> Option<Finding> {
+fn cannot_start(subject: &Subject<'_>, unit: ContainerRef<'_>) -> Option<Finding> {
     if unit.status?.state.running.is_some() {
         return None;
     }

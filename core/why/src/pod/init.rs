@@ -1,6 +1,6 @@
 //! Init containers and sidecars: what must be done before the main containers start.
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::exits::{self, Exit};
 use super::{Checked, Subject, probes, restarts};
 use crate::answer::Finding;
@@ -11,7 +11,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Step<Checked> {
     if subject.pod.spec.init_containers.is_empty() || subject.pod.condition_true("Initialized") || subject.pod.terminal() {
         return Ok(Checked::Holds(if subject.pod.spec.init_containers.is_empty() { "none".to_owned() } else { String::new() }));
     }
-    let units: Vec<Unit<'_>> = subject.units().filter(|unit| unit.init).collect();
+    let units: Vec<ContainerRef<'_>> = subject.units().filter(|unit| unit.init).collect();
     let total = units.len();
     for (place, unit) in units.into_iter().enumerate() {
         let position = format!("{} of {total}", place + 1);
@@ -37,7 +37,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Step<Checked> {
     Ok(Checked::Holds(String::new()))
 }
 
-fn not_done(subject: &Subject<'_>, unit: Unit<'_>, position: &str) -> Finding {
+fn not_done(subject: &Subject<'_>, unit: ContainerRef<'_>, position: &str) -> Finding {
     if let Some(running) = unit.status.and_then(|status| status.state.running.as_ref()) {
         let since = running.started_at;
         let age = since.map_or_else(String::new, |since| format!(" for {}", words::span(subject.now.since(since.0))));

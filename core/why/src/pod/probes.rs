@@ -10,7 +10,7 @@ use api::{FeatureGates, IntOrString, ProbeType, Timestamp, json};
 use probe::timing::{Defaults, Progress, SubSecondProbePolicy, Timing};
 use serde_json::Value;
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::{Checked, Owner, Subject};
 use crate::answer::{Evidence, Finding, instant};
 use crate::chain::Step;
@@ -57,7 +57,7 @@ impl Plan {
 }
 
 /// Returns what a probe asks.
-pub(super) fn target_of(subject: &Subject<'_>, unit: Unit<'_>, probe: &Probe) -> String {
+pub(super) fn target_of(subject: &Subject<'_>, unit: ContainerRef<'_>, probe: &Probe) -> String {
     let ip = &subject.pod.status.pod_ip;
     let host = |own: &str| if own.is_empty() { ip.clone() } else { own.to_owned() };
     let port = |port: &IntOrString| match port {
@@ -81,7 +81,7 @@ pub(super) fn target_of(subject: &Subject<'_>, unit: Unit<'_>, probe: &Probe) ->
     "nothing".to_owned()
 }
 
-fn number_of(unit: Unit<'_>, name: &str) -> Option<i64> {
+fn number_of(unit: ContainerRef<'_>, name: &str) -> Option<i64> {
     unit.spec.ports.iter().find(|port| port.name == name).map(|port| port.container_port)
 }
 
@@ -92,7 +92,7 @@ fn port_of(probe: &Probe) -> Option<IntOrString> {
 }
 
 /// Returns what is wrong with the port of a probe by the declarations of its container.
-pub(super) fn undeclared_port(unit: Unit<'_>, probe: &Probe) -> Option<String> {
+pub(super) fn undeclared_port(unit: ContainerRef<'_>, probe: &Probe) -> Option<String> {
     let declared: Vec<String> = unit
         .spec
         .ports
@@ -143,7 +143,7 @@ struct Worker {
     refused: i64,
 }
 
-fn worker(subject: &Subject<'_>, unit: Unit<'_>, probe: &str) -> Step<Option<Worker>> {
+fn worker(subject: &Subject<'_>, unit: ContainerRef<'_>, probe: &str) -> Step<Option<Worker>> {
     let Some(answer) = node::attempts(subject.facts, &subject.pod.spec.node_name)? else { return Ok(None) };
     let meta = &subject.pod.metadata;
     let is_it = |worker: &&Value| {
@@ -175,13 +175,13 @@ struct Heard {
     certain: bool,
 }
 
-fn heard(subject: &Subject<'_>, unit: Unit<'_>, type_: ProbeType, since: Option<machine::Time>) -> Step<Option<Heard>> {
+fn heard(subject: &Subject<'_>, unit: ContainerRef<'_>, type_: ProbeType, since: Option<machine::Time>) -> Step<Option<Heard>> {
     let word = type_.name();
-    let told = events::last(&subject.events, |event| {
+    let reported = events::last(&subject.events, |event| {
         event.reason == "Unhealthy" && event.message.starts_with(word) && event.about(unit.name()) && event.since(since)
     });
     let from_events =
-        told.map(|event| Heard { message: stripped(event.message), evidence: vec![event.evidence()], certain: false });
+        reported.map(|event| Heard { message: stripped(event.message), evidence: vec![event.evidence()], certain: false });
     let Some(worker) = worker(subject, unit, word)? else { return Ok(from_events) };
     let Some(last) = worker.attempts.iter().rev().find(|attempt| attempt.good.is_some()) else {
         if worker.refused > 0 {
@@ -289,7 +289,7 @@ fn meaning(message: &str) -> (&'static str, &'static str, &'static str) {
 /// Says what is wrong with a probe that has not succeeded.
 fn failing(
     subject: &Subject<'_>,
-    unit: Unit<'_>,
+    unit: ContainerRef<'_>,
     type_: ProbeType,
     probe: &Probe,
     started: Option<Timestamp>,
@@ -348,7 +348,7 @@ fn failing(
 }
 
 /// Returns why a running container has not started yet in the sense of its startup probe.
-pub(super) fn not_started(subject: &Subject<'_>, unit: Unit<'_>) -> Step<Option<Finding>> {
+pub(super) fn not_started(subject: &Subject<'_>, unit: ContainerRef<'_>) -> Step<Option<Finding>> {
     let Some(status) = unit.status else { return Ok(None) };
     let Some(running) = &status.state.running else { return Ok(None) };
     if status.started != Some(false) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::containers::Unit;
+use super::containers::ContainerRef;
 use super::exits::{self, Exit};
 use super::{Checked, Owner, Subject, ended, probes};
 use crate::answer::{Finding, instant};
@@ -35,7 +35,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Step<Checked> {
     )))
 }
 
-fn not_running(subject: &Subject<'_>, unit: Unit<'_>) -> Option<Finding> {
+fn not_running(subject: &Subject<'_>, unit: ContainerRef<'_>) -> Option<Finding> {
     if unit.status.is_some_and(|status| status.state.running.is_some()) {
         return None;
     }
@@ -68,7 +68,7 @@ fn not_running(subject: &Subject<'_>, unit: Unit<'_>) -> Option<Finding> {
 }
 
 /// Returns why a container crashes, or was restarted lately.
-pub(super) fn crashing(subject: &Subject<'_>, unit: Unit<'_>) -> Option<Finding> {
+pub(super) fn crashing(subject: &Subject<'_>, unit: ContainerRef<'_>) -> Option<Finding> {
     let status = unit.status?;
     let looping = unit.waiting().is_some_and(|(reason, _)| reason == "CrashLoopBackOff");
     let restarting = subject.pod.spec.restart_policy != "Never"
@@ -106,7 +106,7 @@ pub(super) fn crashing(subject: &Subject<'_>, unit: Unit<'_>) -> Option<Finding>
 }
 
 /// Returns that a probe had the container killed, if it was so.
-fn killed(subject: &Subject<'_>, unit: Unit<'_>, prefix: &str) -> Option<Finding> {
+fn killed(subject: &Subject<'_>, unit: ContainerRef<'_>, prefix: &str) -> Option<Finding> {
     let end = unit.last_end()?;
     if end.reason == "OOMKilled" {
         return None;
@@ -123,19 +123,19 @@ fn killed(subject: &Subject<'_>, unit: Unit<'_>, prefix: &str) -> Option<Finding
         (Some(at), Some(finished)) => at.0 <= finished + Duration::from_secs(1) || event.count > 1,
         _ => true,
     };
-    let told = events::last(&subject.events, |event| {
+    let reported = events::last(&subject.events, |event| {
         event.reason == "Unhealthy" && event.message.starts_with(word) && event.about(unit.name()) && before(event)
     });
-    let said = told.map_or_else(String::new, |event| format!(": {}", probes::stripped(event.message)));
+    let shown = reported.map_or_else(String::new, |event| format!(": {}", probes::stripped(event.message)));
     let ran = match (started, finished) {
         (Some(start), Some(finish)) => format!(", {} after its start", words::span(finish.since(start))),
         _ => String::new(),
     };
-    let what = format!("{prefix}: its {} probe failed and had it killed{ran}{said}", word.to_lowercase());
+    let what = format!("{prefix}: its {} probe failed and had it killed{ran}{shown}", word.to_lowercase());
     let owner = Owner::of(&subject.pod);
     let mut finding = Finding::new(cause, subject.short(), what)
         .with([kill.evidence()])
-        .with(told.map(Event::evidence))
+        .with(reported.map(Event::evidence))
         .seen_at(subject.short(), unit.field("lastState.terminated"), format!("exit code {}", end.exit_code), end.finished_at);
     let Some(probe) = probe else { return Some(finding) };
     let plan = probes::plan(probe, if startup { api::ProbeType::Startup } else { api::ProbeType::Liveness });

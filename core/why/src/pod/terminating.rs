@@ -41,13 +41,13 @@ pub(super) fn check(subject: &Subject<'_>) -> Step<Checked> {
             .into());
     }
     if late > LATE_AFTER && !subject.pod.spec.node_name.is_empty() {
-        if let node::Life::Broken(trouble) =
+        if let node::Life::Broken(problem) =
             node::for_pod(subject.now, subject.facts, &subject.pod.spec.node_name, &subject.pod)?
         {
-            let what = format!("it was deleted {ago}, and its node cannot say that it has stopped: {}", trouble.what);
+            let what = format!("it was deleted {ago}, and its node cannot say that it has stopped: {}", problem.what);
             let force = subject.kubectl(&format!("delete {pod} --grace-period=0 --force"));
             return Ok(finding("TerminatingOnLostNode", what)
-                .with(trouble.evidence)
+                .with(problem.evidence)
                 .act(
                     "bring the node back, or delete it if the machine is gone: kubectl delete node",
                     format!("lifesign why node/{}", subject.pod.spec.node_name),
