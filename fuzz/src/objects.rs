@@ -14,7 +14,7 @@ use registry::ownership::{Owners, Writer};
 use registry::pipeline::{self, World};
 use registry::query::{FieldValidation, Parameters};
 use kinds::resource;
-use registry::state::{Act, Snapshot, RegistryState, Stored, WindowLimits, key};
+use registry::state::{Act, Current, RegistryState, Snapshot, Stored, WindowLimits, key};
 use kinds::table;
 use serde_json::{Value, json};
 
@@ -96,19 +96,20 @@ fn write(kind: &ServedKind, object: Value, gates: &FeatureGates) {
     let Some(Act::Put(stored, owners)) = created.write.map(|write| write.act) else { return };
     let stored = Stored::owned(2, stored, owners);
     let old = stored.object();
+    let current = Current::new(&stored);
     // What was accepted may be written back as it is, and that changes nothing.
-    match pipeline::update(kind, Part::Main, UpdateForm::Replace, &stored, old.clone(), &OWNERS, &world) {
+    match pipeline::update(kind, Part::Main, UpdateForm::Replace, &current, old.clone(), &OWNERS, &world) {
         Ok(same) => {
             assert!(same.write.is_none(), "{} changes when it is written back: {old} {:?}", kind.resource.kind, same.write)
         }
         Err(status) => panic!("{} may not be written back: {old} {status:?}", kind.resource.kind),
     }
     if kind.resource.has_status() {
-        let _ = pipeline::update(kind, Part::Status, UpdateForm::Patch, &stored, old.clone(), &OWNERS, &world);
+        let _ = pipeline::update(kind, Part::Status, UpdateForm::Patch, &current, old.clone(), &OWNERS, &world);
     }
     let mut other = old.clone();
     other["metadata"]["labels"] = json!({"x": "y"});
-    let _ = pipeline::update(kind, Part::Main, UpdateForm::Patch, &stored, other, &OWNERS, &world);
+    let _ = pipeline::update(kind, Part::Main, UpdateForm::Patch, &current, other, &OWNERS, &world);
     let _ = table::row(&kind.resource.kind, &old, NOW);
     let _ = kind.fields(&old);
     if let Ok(options) = DeleteOptions::read(&Value::Null, &Parameters::parse("")) {

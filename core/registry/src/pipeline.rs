@@ -15,7 +15,7 @@ use crate::kind::ServedKind;
 use crate::meta::{self, UpdateForm};
 use crate::ownership::{self, Owners, Writer};
 use crate::services;
-use crate::state::{Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key, with_owners};
+use crate::state::{Current, Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key, with_owners};
 use api::status::{Status, Subject};
 use kinds::builtin::{self, Builtin, Context, Part};
 
@@ -200,13 +200,13 @@ pub fn update(
     kind: &ServedKind,
     part: Part,
     form: UpdateForm,
-    current: &Stored,
+    current: &Current<'_>,
     mut new: Value,
     owners: &Owners<'_>,
     world: &World<'_>,
 ) -> Result<Prepared, Status> {
     let resource = &kind.resource;
-    let old = current.object();
+    let old = current.value();
     let sent = ownership::take(&mut new);
     let subject = resource.subject(&current.index.name);
     // Stored objects do not say what they are; what is compared with them must not either.
@@ -214,34 +214,34 @@ pub fn update(
         members.remove("apiVersion");
         members.remove("kind");
     }
-    check_version(kind, form, &new, &old, &subject)?;
-    meta::prepare_update(&mut new, &old, &subject, form)?;
+    check_version(kind, form, &new, old, &subject)?;
+    meta::prepare_update(&mut new, old, &subject, form)?;
     meta::tidy(&mut new);
-    kind.complete(&mut new, Some(&old), &world.context);
+    kind.complete(&mut new, Some(old), &world.context);
     let managers = match owners {
-        Owners::Of(writer) => ownership::updated(kind, part, (current, &old), &new, sent.as_ref(), *writer, world.context.now),
+        Owners::Of(writer) => ownership::updated(kind, part, (current, old), &new, sent.as_ref(), *writer, world.context.now),
         Owners::Known(managers) => managers.clone(),
     };
-    kind.prepare_update(part, &mut new, &old, &world.context);
+    kind.prepare_update(part, &mut new, old, &world.context);
     if part == Part::Main && kind.builtin() == Some(Builtin::Pod) {
         builtin::admit_pod_tolerations(&mut new, &world.context);
     }
     let key = resource.key(&current.index.namespace, &current.index.name);
-    let mut errors = meta::validate_finalizers(&new, &old);
-    errors.extend(kind.validate_update(part, &new, &old, &world.context));
-    errors.extend(validate_claims(kind, &key, &new, Some(&old), world));
+    let mut errors = meta::validate_finalizers(&new, old);
+    errors.extend(kind.validate_update(part, &new, old, &world.context));
+    errors.extend(validate_claims(kind, &key, &new, Some(old), world));
     if !errors.is_empty() {
         return Err(Status::invalid(&subject, &errors));
     }
-    if resource.generation && part == Part::Main && kind.generation_changes(&new, &old) {
-        let generation = json::int(&old, &["metadata", "generation"]).unwrap_or(0);
+    if resource.generation && part == Part::Main && kind.generation_changes(&new, old) {
+        let generation = json::int(old, &["metadata", "generation"]).unwrap_or(0);
         meta::set_generation(&mut new, generation + 1);
     }
     meta::tidy(&mut new);
-    let warnings = kind.warnings(&new, Some(&old), &world.context);
+    let warnings = kind.warnings(&new, Some(old), &world.context);
     let expect = Expect::At(current.revision);
     // What is the same as before is not written: no version, no event, no work for anybody. Times alone are no change.
-    let same = new == old && managers.same_but_times(&current.owners.managers());
+    let same = new == *old && managers.same_but_times(&current.owners.managers());
     let owners = if same { current.owners.clone() } else { Packed::new(&managers) };
     if deletion::finished(resource, &new) {
         let write = Write { owners: owners.clone(), ..Write::remove(key, expect, new.clone()) };
@@ -271,7 +271,7 @@ fn check_version(kind: &ServedKind, form: UpdateForm, new: &Value, old: &Value, 
 pub fn apply(
     kind: &ServedKind,
     part: Part,
-    current: Option<&Stored>,
+    current: Option<&Current<'_>>,
     mut config: Value,
     force: bool,
     writer: Writer<'_>,
@@ -285,7 +285,7 @@ pub fn apply(
         live
     });
     kind.drop_disabled(&mut config, live.as_ref(), &world.context);
-    let live = current.zip(live.as_ref());
+    let live = current.map(|current| &**current).zip(live.as_ref());
     let (object, managers) = ownership::applied(kind, part, live, &config, force, writer, world.context.now)?;
     Ok((object, Owners::Known(managers)))
 }

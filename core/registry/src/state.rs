@@ -138,6 +138,43 @@ impl Stored {
     }
 }
 
+/// A stored object that a write begins from: its JSON is parsed once, however often it is asked for.
+#[derive(Debug)]
+pub struct Current<'a> {
+    stored: &'a Stored,
+    object: Value,
+}
+
+impl<'a> Current<'a> {
+    /// Parses a stored object.
+    pub fn new(stored: &'a Stored) -> Current<'a> {
+        Current { stored, object: stored.object() }
+    }
+
+    /// Returns the object without `managedFields`, `apiVersion` and `kind`.
+    pub fn value(&self) -> &Value {
+        &self.object
+    }
+
+    /// Returns a copy of the same.
+    pub fn object(&self) -> Value {
+        self.object.clone()
+    }
+
+    /// Returns a copy with `managedFields`.
+    pub fn whole(&self) -> Value {
+        with_owners(self.object(), &self.stored.owners)
+    }
+}
+
+impl std::ops::Deref for Current<'_> {
+    type Target = Stored;
+
+    fn deref(&self) -> &Stored {
+        self.stored
+    }
+}
+
 /// Returns an object with its `managedFields`.
 pub fn with_owners(mut object: Value, owners: &Packed) -> Value {
     if !owners.is_empty() {

@@ -21,7 +21,7 @@ use registry::collect::{Collect, Graph};
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
-use registry::state::{Change, ChangeType, Key, Snapshot, Stored, key, prefix};
+use registry::state::{Change, ChangeType, Current, Key, Snapshot, Stored, key, prefix};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -273,7 +273,7 @@ async fn change_metadata(
     name: &str,
     change: impl Fn(&mut serde_json::Map<String, Value>),
 ) -> Result<(), Status> {
-    let next = |current: &Stored| {
+    let next = |current: &Current<'_>| {
         let mut object = current.object();
         let metadata = json::object_mut(&mut object, &["metadata"]);
         metadata.remove("resourceVersion");

@@ -10,7 +10,7 @@ use kinds::builtin::Part;
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
-use registry::state::Stored;
+use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
 use super::namespace_key;
@@ -31,7 +31,7 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
     let catalog = server.catalog();
     let namespaces = catalog.find("", "v1", "namespaces").expect("namespaces are built in");
     let outcome = if left.is_empty() {
-        let finalized = |current: &Stored| {
+        let finalized = |current: &Current<'_>| {
             let mut object = current.object();
             json::object_mut(&mut object, &["spec"]).remove("finalizers");
             json::object_mut(&mut object, &["metadata"]).remove("resourceVersion");
@@ -126,7 +126,7 @@ async fn report(
             format!("objects with finalizers: {}", held.join(", ")),
         ),
     ];
-    let change = |current: &Stored| {
+    let change = |current: &Current<'_>| {
         let mut object = current.object();
         json::object_mut(&mut object, &["metadata"]).remove("resourceVersion");
         let before: Vec<Value> = json::items(&object, &["status", "conditions"]).to_vec();

@@ -12,7 +12,7 @@ use registry::meta::UpdateForm;
 use registry::ownership::{Owners, Writer};
 use registry::pipeline;
 use registry::query::{self, FieldValidation};
-use registry::state::Stored;
+use registry::state::Current;
 use serde_json::Value;
 
 use crate::handlers::body::{self, Read};
@@ -81,7 +81,7 @@ pub(crate) async fn apply(
         }
         if exists {
             let writer = Writer { manager: &config.manager, subresource: &target.subresource };
-            let change = |current: &Stored| {
+            let change = |current: &Current<'_>| {
                 let next = applied(server, kind, part, target, current, &config, writer)?;
                 write::check_node_status(call, kind, part, current, &next.object)?;
                 Ok(next)
@@ -111,7 +111,7 @@ pub(crate) fn applied<'a>(
     kind: &ServedKind,
     part: Part,
     target: &Target,
-    current: &Stored,
+    current: &Current<'_>,
     config: &Config,
     writer: Writer<'_>,
 ) -> Result<Next<'a>, Status> {

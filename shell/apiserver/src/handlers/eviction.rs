@@ -11,7 +11,7 @@ use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::Writer;
 use registry::query;
-use registry::state::Stored;
+use registry::state::Current;
 use serde_json::{Value, json};
 use workloads::Eviction;
 
@@ -50,7 +50,7 @@ async fn take_from_budget(server: &Server, target: &Target, pod: &Pod, dry_run: 
     let budgets = catalog.find("policy", "v1", "poddisruptionbudgets").expect("budgets are built in");
     let prefix = budgets.resource.prefix(&target.namespace);
     let snapshot = server.0.hub.snapshot();
-    let all = snapshot.range(&prefix, None).filter_map(|(_, stored)| read(stored).ok());
+    let all = snapshot.range(&prefix, None).filter_map(|(_, stored)| read(stored.object()).ok());
     let mut matching: Vec<PodDisruptionBudget> = all.filter(|budget| applies(budget, pod)).collect();
     let Some(budget) = matching.pop() else { return Ok(()) };
     if !matching.is_empty() {
@@ -59,9 +59,9 @@ async fn take_from_budget(server: &Server, target: &Target, pod: &Pod, dry_run: 
     }
     let subject = budgets.resource.subject(&budget.metadata.name);
     let now = server.0.clock.now();
-    let change = |current: &Stored| {
+    let change = |current: &Current<'_>| {
         let mut object = current.object();
-        match workloads::evict(now, pod, &read(current)?) {
+        match workloads::evict(now, pod, &read(current.object())?) {
             Eviction::Free => {}
             Eviction::Takes(taken) => {
                 let status = json::object_mut(&mut object, &["status"]);
@@ -81,9 +81,8 @@ async fn take_from_budget(server: &Server, target: &Target, pod: &Pod, dry_run: 
     server.update_object(budgets, Part::Status, &target.namespace, &budget.metadata.name, dry_run, change).await.map(drop)
 }
 
-fn read(stored: &Stored) -> Result<PodDisruptionBudget, Status> {
-    serde_json::from_value(stored.object())
-        .map_err(|error| Status::internal(format!("a stored budget cannot be read: {error}")))
+fn read(budget: Value) -> Result<PodDisruptionBudget, Status> {
+    serde_json::from_value(budget).map_err(|error| Status::internal(format!("a stored budget cannot be read: {error}")))
 }
 
 /// Returns whether a budget is about a pod: no selector is about none, an empty one about all.
@@ -95,7 +94,7 @@ fn applies(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
 /// Says on the pod why it goes, for whoever looks at it while it does.
 async fn mark(server: &Server, kind: &ServedKind, target: &Target, dry_run: bool) -> Result<(), Status> {
     let now = api::Timestamp(server.0.clock.now()).to_string();
-    let change = |current: &Stored| {
+    let change = |current: &Current<'_>| {
         let mut object = current.object();
         let condition: Value = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",

@@ -10,7 +10,7 @@ use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::Writer;
 use registry::query;
-use registry::state::Stored;
+use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
 use crate::handlers::write::{self, Next};
@@ -120,7 +120,7 @@ async fn finalize(server: &Server, kind: &Arc<ServedKind>, target: &Target, call
     let version = json::text(&wanted, &["metadata", "resourceVersion"]).to_owned();
     let manager = write::manager(call, "UpdateOptions")?;
     let writer = Writer { manager: &manager, subresource: "finalize" };
-    let change = |current: &Stored| {
+    let change = |current: &Current<'_>| {
         let mut object = current.object();
         json::object_mut(&mut object, &["spec"]).insert("finalizers".into(), finalizers.clone());
         let metadata = json::object_mut(&mut object, &["metadata"]);
@@ -177,7 +177,7 @@ async fn scale(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &
     let writer = Writer { manager: &manager, subresource: "scale" };
     let type_ = if verb == "patch" { Some(write::patch_type(call, false)?) } else { None };
     let sent = if verb == "patch" { body::json(&call.body)?.value } else { body::object(call, true)?.value };
-    let change = |current: &Stored| {
+    let change = |current: &Current<'_>| {
         let mut object = current.object();
         let wanted = match type_ {
             Some(type_) => write::apply_patch(type_, &scale_of(kind, &object), &sent, "Scale")?,
@@ -218,7 +218,7 @@ async fn apply_scale(server: &Server, kind: &Arc<ServedKind>, target: &Target, c
         set_replicas(kind, &mut config.value, replicas);
     }
     let writer = Writer { manager: &config.manager, subresource: "scale" };
-    let change = |current: &Stored| apply::applied(server, kind, Part::Main, target, current, &config, writer);
+    let change = |current: &Current<'_>| apply::applied(server, kind, Part::Main, target, current, &config, writer);
     let (prepared, stored) = server.update_object(kind, Part::Main, &target.namespace, &target.name, dry_run, change).await?;
     let object = stored.map_or(prepared.object, |stored| stored.object());
     Ok(reply::value(StatusCode::OK, call.encoding, &scale_of(kind, &object)))

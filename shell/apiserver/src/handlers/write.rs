@@ -13,7 +13,7 @@ use registry::ownership::{Owners, Writer};
 use registry::patch::{self, PatchError};
 use registry::pipeline::{self, Prepared, World};
 use registry::query::{self, FieldValidation};
-use registry::state::{Refused, Snapshot, Stored, Write};
+use registry::state::{Current, Refused, Snapshot, Stored, Write};
 use serde_json::Value;
 
 use crate::handlers::apply;
@@ -102,19 +102,20 @@ impl Server {
         namespace: &str,
         name: &str,
         dry_run: bool,
-        mut change: impl FnMut(&Stored) -> Result<Next<'w>, Status>,
+        mut change: impl FnMut(&Current<'_>) -> Result<Next<'w>, Status>,
     ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
         let key = kind.resource.key(namespace, name);
         let subject = kind.resource.subject(name);
         let mut tries = 0;
         loop {
             let snapshot = self.0.hub.snapshot();
-            let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let Next { object, form, owners } = change(current)?;
+            let stored = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
+            let current = Current::new(stored);
+            let Next { object, form, owners } = change(&current)?;
             let conditional = !json::text(&object, &["metadata", "resourceVersion"]).is_empty() && form == UpdateForm::Replace;
-            let mut prepared = pipeline::update(kind, part, form, current, object, &owners, &self.world(&snapshot))?;
+            let mut prepared = pipeline::update(kind, part, form, &current, object, &owners, &self.world(&snapshot))?;
             let Some(write) = prepared.write.take() else {
-                let unchanged = (!dry_run).then(|| Arc::clone(current));
+                let unchanged = (!dry_run).then(|| Arc::clone(stored));
                 return Ok((prepared, unchanged));
             };
             tries += 1;
@@ -273,14 +274,14 @@ pub(crate) fn check_node_status(
     call: &Call,
     kind: &ServedKind,
     part: Part,
-    current: &Stored,
+    current: &Current<'_>,
     object: &Value,
 ) -> Result<(), Status> {
     let Some(node) = call.identity.node() else { return Ok(()) };
     if kind.builtin() != Some(Builtin::Pod) || part != Part::Status {
         return Ok(());
     }
-    registry::authz::check_node_write(node, &current.object(), object)
+    registry::authz::check_node_write(node, current.value(), object)
         .map_err(|why| Status::forbidden(&kind.resource.subject(&current.index.name), why))
 }
 
@@ -310,7 +311,7 @@ pub(crate) async fn replace_part(
         let (prepared, stored) = server.create_object(kind, &target.namespace, object, &Owners::Of(writer), dry_run).await?;
         return Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings));
     }
-    let change = |current: &Stored| {
+    let change = |current: &Current<'_>| {
         check_node_status(call, kind, part, current, &object)?;
         Ok(Next::by(writer, object.clone(), UpdateForm::Replace))
     };
@@ -385,7 +386,7 @@ pub(crate) async fn patch_part(
     let type_ = patch_type(call, kind.resource.custom)?;
     let Read { value: change, duplicates } = body::json(&call.body)?;
     let mut warnings = Vec::new();
-    let next = |current: &Stored| {
+    let next = |current: &Current<'_>| {
         let stored = if with_owners { current.whole() } else { current.object() };
         let before = typed(kind, outward(kind, stored));
         let mut after = apply_patch(type_, &before, &change, &kind.resource.kind)?;
