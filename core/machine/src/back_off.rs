@@ -21,6 +21,18 @@ impl BackOff {
     }
 }
 
+/// Failures in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures(u32);
+
+impl Failures {
+    /// Counts one more failure and returns how long to wait after it.
+    pub fn next(&mut self, waits: BackOff) -> Duration {
+        self.0 = self.0.saturating_add(1);
+        waits.after(self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +42,7 @@ mod tests {
         let waits = BackOff { first: Duration::from_secs(1), last: Duration::from_secs(1000) };
         let seconds = [0, 1, 2, 3, 10, 11, 12, u32::MAX].map(|failures| waits.after(failures).as_secs());
         assert_eq!(seconds, [0, 1, 2, 4, 512, 1000, 1000, 1000]);
+        let mut failures = Failures::default();
+        assert_eq!([(); 4].map(|()| failures.next(waits).as_secs()), [1, 2, 4, 8]);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Time;
 
 /// A bucket of tokens: so many at once, then one each `refill`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     burst: u32,
     refill: Duration,
@@ -17,6 +17,16 @@ impl Bucket {
     /// Returns a full bucket.
     pub fn new(burst: u32, refill: Duration) -> Bucket {
         Bucket { burst, refill, full_at: Time::from_micros(i64::MIN) }
+    }
+
+    /// Returns a bucket that has so many tokens now.
+    pub fn holding(tokens: u32, now: Time, burst: u32, refill: Duration) -> Bucket {
+        Bucket { burst, refill, full_at: now + refill * burst.saturating_sub(tokens) }
+    }
+
+    /// Returns from when on there is a token.
+    pub fn next_at(&self) -> Time {
+        self.full_at - self.refill * self.burst.saturating_sub(1)
     }
 
     /// Takes a token; returns how long to wait for it.
@@ -58,6 +68,7 @@ mod tests {
         let (mut bucket, now) = (Bucket::new(2, Duration::from_secs(1)), Time::from_secs(5));
         assert!(bucket.try_take(now) && bucket.try_take(now) && !bucket.try_take(now));
         assert!(!bucket.try_take(now + Duration::from_millis(999)));
+        assert_eq!(bucket.next_at(), now + Duration::from_secs(1));
         assert!(bucket.try_take(now + Duration::from_secs(1)));
         assert!(!bucket.try_take(now + Duration::from_secs(1)));
     }

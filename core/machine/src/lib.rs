@@ -11,7 +11,7 @@ mod rng;
 mod time;
 mod work_queue;
 
-pub use back_off::BackOff;
+pub use back_off::{BackOff, Failures};
 pub use bucket::Bucket;
 pub use groups::Groups;
 pub use rng::Rng;

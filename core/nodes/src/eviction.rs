@@ -13,16 +13,14 @@ use std::time::Duration;
 use api::node::Taint;
 use api::pod::Toleration;
 use api::{Event, EventType, Node, ObjectReference, Pod};
-use machine::{Machine, Time};
+use machine::{BackOff, Failures, Machine, Time};
 
 pub use schedule::{Due, Schedule};
 
 use crate::taints::Health;
 
-/// The first pause after a failed deletion; it doubles.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// The longest pause after a failed deletion.
-const RETRY_MAX: Duration = Duration::from_secs(60);
+/// The waits after a failed deletion.
+const RETRY: BackOff = BackOff { first: Duration::from_secs(1), last: Duration::from_secs(60) };
 
 /// What the evictor needs to know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,9 +172,9 @@ enum Stage {
     /// Waits for its instant.
     Scheduled(Time),
     /// The deletion is under way.
-    Evicting { pause: Duration },
+    Evicting { failures: Failures },
     /// The deletion has failed and is tried again.
-    Retry { at: Time, pause: Duration },
+    Retry { at: Time, failures: Failures },
 }
 
 impl Stage {
@@ -220,9 +218,9 @@ impl Evictor {
             Input::PodDeleted(key) => self.remove(&key),
             Input::Failed { key, uid } => {
                 if let Some(pod) = self.pods.get(&key).filter(|pod| pod.facts.uid == uid)
-                    && let Stage::Evicting { pause } = pod.stage
+                    && let Stage::Evicting { mut failures } = pod.stage
                 {
-                    self.set_stage(&key, Stage::Retry { at: now + pause, pause });
+                    self.set_stage(&key, Stage::Retry { at: now + failures.next(RETRY), failures });
                 }
             }
         }
@@ -303,12 +301,12 @@ impl Evictor {
                 self.set_stage(key, Stage::Scheduled(at));
                 effects.push(Effect::Scheduled { key: key.clone(), at });
             }
-            (Due::Now, Stage::Idle | Stage::Scheduled(_)) => self.evict(key, RETRY_FIRST, effects),
+            (Due::Now, Stage::Idle | Stage::Scheduled(_)) => self.evict(key, Failures::default(), effects),
         }
     }
 
-    fn evict(&mut self, key: &Arc<str>, pause: Duration, effects: &mut Vec<Effect>) {
-        self.set_stage(key, Stage::Evicting { pause });
+    fn evict(&mut self, key: &Arc<str>, failures: Failures, effects: &mut Vec<Effect>) {
+        self.set_stage(key, Stage::Evicting { failures });
         if let Some(pod) = self.pods.get(key) {
             effects.push(Effect::Evict { key: key.clone(), uid: pod.facts.uid.clone() });
         }
@@ -325,12 +323,12 @@ impl Machine for Evictor {
             self.apply(now, input, effects);
         }
         while let Some((at, key)) = self.timers.first().filter(|(at, _)| *at <= now).cloned() {
-            let pause = match self.pods.get(&key).map(|pod| pod.stage) {
-                Some(Stage::Retry { pause, .. }) => (pause * 2).min(RETRY_MAX),
-                _ => RETRY_FIRST,
+            let failures = match self.pods.get(&key).map(|pod| pod.stage) {
+                Some(Stage::Retry { failures, .. }) => failures,
+                _ => Failures::default(),
             };
             self.timers.remove(&(at, key.clone()));
-            self.evict(&key, pause, effects);
+            self.evict(&key, failures, effects);
         }
     }
 

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::pod::Container;
-use machine::Time;
+use machine::{Failures, Time};
 use probe::{BackOff, ContainerProber, Life, Restarts, Role};
 
 use crate::messages::Exit;
-use crate::settings::Doubling;
 
 /// One container of a pod.
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ pub(crate) struct PodContainer {
     pub(crate) state: InstanceState,
     /// The instance before the one that `state` speaks of.
     pub(crate) last: Option<Ended>,
-    pub(crate) setup_failures: Doubling,
+    pub(crate) setup_failures: Failures,
 }
 
 /// What a container does.

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use api::event::EventType;
-use machine::Time;
+use machine::{Failures, Time};
 
 use crate::container::{Ended, Instance, InstanceState, Next, Waiting};
 use crate::events;
 use crate::machine::PodMachine;
 use crate::messages::{Effect, Exit, Hook, HookResult};
-use crate::settings::{Doubling, RETRY_SETUP, RETRY_SETUP_MAX};
+use crate::settings::RETRY_SETUP;
 use crate::stop::{Cause, give_up};
 
 impl PodMachine {
@@ -25,7 +25,7 @@ impl PodMachine {
             _ => return,
         }
         container.instances += 1;
-        container.setup_failures = Doubling::default();
+        container.setup_failures = Failures::default();
         let hook = container.spec(&self.pod).lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
         let in_post_start = hook && self.ending.is_none();
         container.state =
@@ -141,7 +141,7 @@ impl PodMachine {
             InstanceState::Starting { id: wanted, after, .. } if &**wanted == id => after.take(),
             _ => return,
         };
-        let retry_at = now + container.setup_failures.next(RETRY_SETUP, RETRY_SETUP_MAX);
+        let retry_at = now + container.setup_failures.next(RETRY_SETUP);
         // The same problem is reported once, not with every try.
         let reported = self
             .report

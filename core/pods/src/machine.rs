@@ -8,13 +8,13 @@ use std::sync::Arc;
 use api::Pod;
 use api::event::EventType;
 use api::meta::Condition;
-use machine::{Machine, Rng, Time};
+use machine::{Failures, Machine, Rng, Time};
 use probe::{PodPhase, Role, WorkerView};
 
 use crate::container::{InstanceState, PodContainer, Waiting};
 use crate::events;
 use crate::messages::{Effect, Found, Input};
-use crate::settings::{Doubling, GRACE_SECONDS, RETRY_SETUP, RETRY_SETUP_MAX, Settings};
+use crate::settings::{GRACE_SECONDS, RETRY_SETUP, Settings};
 use crate::status::Report;
 use crate::stop::{Cause, Ending};
 use crate::writer::Writer;
@@ -57,9 +57,9 @@ pub struct PodMachine {
 #[derive(Clone, Debug)]
 pub(crate) enum Sandbox {
     /// Not asked for, or asked for in vain and asked again at the instant.
-    Missing { retry_at: Time, failures: Doubling, why: Option<Waiting> },
+    Missing { retry_at: Time, failures: Failures, why: Option<Waiting> },
     /// Asked for.
-    Asked { failures: Doubling, why: Option<Waiting> },
+    Asked { failures: Failures, why: Option<Waiting> },
     /// There.
     Ready,
 }
@@ -68,9 +68,9 @@ pub(crate) enum Sandbox {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deletion {
     /// Not sent, or to be sent again at the instant.
-    Open { at: Time, failures: Doubling },
+    Open { at: Time, failures: Failures },
     /// Sent.
-    UnderWay { failures: Doubling },
+    UnderWay { failures: Failures },
     /// Answered: the rest is up to others.
     Answered,
     /// The pod is gone.
@@ -90,7 +90,7 @@ impl PodMachine {
             settings,
             foreign: crate::status::foreign(&pod.status.conditions),
             containers,
-            sandbox: Sandbox::Missing { retry_at: now, failures: Doubling::default(), why: None },
+            sandbox: Sandbox::Missing { retry_at: now, failures: Failures::default(), why: None },
             ip: pod.status.pod_ip.clone(),
             torn_down: fixed.is_some(),
             start_time,
@@ -104,7 +104,7 @@ impl PodMachine {
             report: stored.clone(),
             sent: Some(stored),
             writer: Writer::new(rng.fork()),
-            deletion: Deletion::Open { at: now, failures: Doubling::default() },
+            deletion: Deletion::Open { at: now, failures: Failures::default() },
             begun: false,
             deadline: Some(now),
             scratch: Vec::new(),
@@ -287,7 +287,7 @@ impl PodMachine {
             let event = events::of_pod(&self.pod, EventType::Warning, events::FAILED_SANDBOX, why.message.clone());
             out.push(Effect::Event { event, count: 1 });
         }
-        let retry_at = now + failures.next(RETRY_SETUP, RETRY_SETUP_MAX);
+        let retry_at = now + failures.next(RETRY_SETUP);
         self.sandbox = Sandbox::Missing { retry_at, failures, why: Some(why) };
         self.changed = true;
     }

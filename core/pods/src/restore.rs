@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use api::Pod;
 use api::pod::{Container, ContainerStatus, ContainerTerminated};
-use machine::{Rng, Time};
+use machine::{Failures, Rng, Time};
 use probe::{BackOff, ContainerProber, PodPhase, Prior, Restarts, Role};
 
 use crate::container::{Ended, Instance, InstanceState, Next, PodContainer, Waiting};
 use crate::messages::{Exit, Found, FoundState};
-use crate::settings::{Doubling, GRACE_SECONDS, Settings};
+use crate::settings::{GRACE_SECONDS, Settings};
 use crate::status::{CONTAINER_ID_PREFIX, CRASH_LOOP};
 
 /// Returns the phase that a stored status has fixed.
@@ -61,7 +61,7 @@ fn fresh(role: Role, index: usize, pod: &Pod, spec: &Container) -> PodContainer 
         instances: 0,
         state: InstanceState::New,
         last: None,
-        setup_failures: Doubling::default(),
+        setup_failures: Failures::default(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::container::{Instance, InstanceState, Next, PodContainer, Stage, Stop}
 use crate::events;
 use crate::machine::{Deletion, PodMachine, earlier};
 use crate::messages::{Effect, Hook};
-use crate::settings::{AFTER_DRAIN, AFTER_SIGNAL_MIN, DELETION_GRACE_SECONDS_MIN, RETRY_WRITE, RETRY_WRITE_MAX};
+use crate::settings::{AFTER_DRAIN, AFTER_SIGNAL_MIN, DELETION_GRACE_SECONDS_MIN, RETRY_WRITE};
 
 /// Why a pod ends; a later one prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -269,7 +269,7 @@ impl PodMachine {
         let Deletion::UnderWay { mut failures } = self.deletion else { return };
         self.deletion = match result {
             Ok(()) | Err(WriteError::NotFound | WriteError::Conflict) => Deletion::Answered,
-            Err(_) => Deletion::Open { at: now + failures.next(RETRY_WRITE, RETRY_WRITE_MAX), failures },
+            Err(_) => Deletion::Open { at: now + failures.next(RETRY_WRITE), failures },
         };
     }
 }

@@ -3,9 +3,9 @@
 //! A change of readiness decides about traffic, so it does not wait for the window that another change has opened: a container that
 //! listens right after its start is ready right then. A pod that flaps is merged all the same.
 
-use machine::{Rng, Time};
+use machine::{Failures, Rng, Time};
 
-use crate::settings::{Doubling, RESTORE_INTERVAL, RETRY_WRITE, RETRY_WRITE_MAX, WRITE_WINDOW};
+use crate::settings::{RESTORE_INTERVAL, RETRY_WRITE, WRITE_WINDOW};
 
 /// When the status of one pod is written.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Writer {
     /// When what somebody else wrote is put right, and when that was done last.
     restore_at: Option<Time>,
     restored: Option<Time>,
-    failures: Doubling,
+    failures: Failures,
     rng: Rng,
 }
 
@@ -36,7 +36,7 @@ impl Writer {
             retry_at: None,
             restore_at: None,
             restored: None,
-            failures: Doubling::default(),
+            failures: Failures::default(),
             rng,
         }
     }
@@ -82,11 +82,11 @@ impl Writer {
     pub(crate) fn ended(&mut self, now: Time, again: bool) {
         self.under_way = false;
         if again {
-            let wait = self.failures.next(RETRY_WRITE, RETRY_WRITE_MAX);
+            let wait = self.failures.next(RETRY_WRITE);
             // Between half of it and all of it, so that the pods of a node do not fall into step.
             self.retry_at = Some(now + wait / 2 + (wait / 2).mul_f64(self.rng.fraction()));
         } else {
-            self.failures = Doubling::default();
+            self.failures = Failures::default();
         }
     }
 

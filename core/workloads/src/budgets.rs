@@ -11,16 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::write::reference;
-use api::{Deployment, Event, EventType, Key, Pod, PodDisruptionBudget, ReplicaSet, Verb, Write};
-use machine::{Groups, Machine, Time, WorkQueue};
+use api::{Deployment, Event, EventType, Key, Pod, PodDisruptionBudget, ReplicaSet, Verb, Write, WriteFailure};
+use machine::{Groups, Machine, Time};
 use serde_json::{Value, json};
 
 use crate::budget::{EVICTION_TIMEOUT, budget_status};
 use crate::claim::controller;
 use crate::index::{LabelIndex, SelectorIndex};
-use crate::lists::Lists;
-use crate::pending_writes::PendingWrites;
-use crate::{BudgetFacts, Effect, Failure, Input, Object, Watched, WriteId};
+use crate::syncs::Syncs;
+use crate::{BudgetFacts, Effect, Input, Object, Watched, WriteId};
 use entry::{BudgetPod, Entry};
 
 /// Budgets that are written at the same time.
@@ -31,7 +30,6 @@ const REPORT_AGAIN: Duration = Duration::from_secs(1);
 /// The disruption controller.
 #[derive(Clone, Debug)]
 pub struct Budgets {
-    lists: Lists,
     budgets: BTreeMap<Key, Entry>,
     selectors: SelectorIndex,
     pods: BTreeMap<Key, BudgetPod>,
@@ -45,8 +43,7 @@ pub struct Budgets {
     sets_of: Groups<String, String>,
     /// Budgets by the uid of a ReplicaSet that controls pods of theirs.
     by_owner: Groups<String, Key>,
-    queue: WorkQueue<Key>,
-    pending_writes: PendingWrites<String>,
+    syncs: Syncs<String>,
 }
 
 /// How many pods a controller wants.
@@ -61,7 +58,6 @@ struct Scale {
 impl Default for Budgets {
     fn default() -> Budgets {
         Budgets {
-            lists: Lists::of(&Self::WATCHED),
             budgets: BTreeMap::new(),
             selectors: SelectorIndex::default(),
             pods: BTreeMap::new(),
@@ -72,8 +68,7 @@ impl Default for Budgets {
             deployment_names: BTreeMap::new(),
             sets_of: Groups::default(),
             by_owner: Groups::default(),
-            queue: WorkQueue::new(BUDGETS_AT_ONCE),
-            pending_writes: PendingWrites::default(),
+            syncs: Syncs::new(&Self::WATCHED, BUDGETS_AT_ONCE),
         }
     }
 }
@@ -84,12 +79,12 @@ impl Budgets {
 
     /// Returns whether every kind was listed once, so that it acts.
     pub fn is_synced(&self) -> bool {
-        self.lists.complete()
+        self.syncs.lists.complete()
     }
 
     fn take(&mut self, now: Time, input: Input) {
         match input {
-            Input::ListStarted(kind) => self.lists.started(kind),
+            Input::ListStarted(kind) => self.syncs.lists.started(kind),
             Input::ListEnded(kind) => self.list_ended(now, kind),
             Input::Applied(object) => self.apply(now, object),
             Input::Deleted(Object::Pod(pod)) => {
@@ -113,13 +108,13 @@ impl Budgets {
                 let ReplicaSet { metadata, spec, .. } = &*set;
                 let owner = controller(metadata).filter(|owner| owner.kind == "Deployment").map(|owner| owner.uid.clone());
                 let scale = Scale { uid: metadata.uid.clone(), replicas: spec.replicas, owner };
-                self.lists.name(Watched::ReplicaSets, &Key::of(metadata));
+                self.syncs.lists.name(Watched::ReplicaSets, &Key::of(metadata));
                 self.put_set(now, &Key::of(metadata), Some(scale));
             }
             Object::Deployment(deployment) => {
                 let Deployment { metadata, spec, .. } = &*deployment;
                 let scale = Scale { uid: metadata.uid.clone(), replicas: spec.replicas, owner: None };
-                self.lists.name(Watched::Deployments, &Key::of(metadata));
+                self.syncs.lists.name(Watched::Deployments, &Key::of(metadata));
                 self.put_deployment(now, &Key::of(metadata), Some(scale));
             }
         }
@@ -128,19 +123,19 @@ impl Budgets {
     fn list_ended(&mut self, now: Time, kind: Watched) {
         match kind {
             Watched::Pods => {
-                let gone = self.lists.ended(kind, self.pods.keys());
+                let gone = self.syncs.lists.ended(kind, self.pods.keys());
                 gone.iter().for_each(|key| self.remove_pod(now, key));
             }
             Watched::Budgets => {
-                let gone = self.lists.ended(kind, self.budgets.keys());
+                let gone = self.syncs.lists.ended(kind, self.budgets.keys());
                 gone.iter().for_each(|key| self.remove_budget(key));
             }
             Watched::ReplicaSets => {
-                let gone = self.lists.ended(kind, self.sets.keys());
+                let gone = self.syncs.lists.ended(kind, self.sets.keys());
                 gone.iter().for_each(|key| self.put_set(now, key, None));
             }
             Watched::Deployments => {
-                let gone = self.lists.ended(kind, self.deployments.keys());
+                let gone = self.syncs.lists.ended(kind, self.deployments.keys());
                 gone.iter().for_each(|key| self.put_deployment(now, key, None));
             }
         }
@@ -148,7 +143,7 @@ impl Budgets {
 
     fn apply_budget(&mut self, now: Time, budget: PodDisruptionBudget) {
         let key = Key::of(&budget.metadata);
-        self.lists.name(Watched::Budgets, &key);
+        self.syncs.lists.name(Watched::Budgets, &key);
         match self.budgets.get_mut(&key) {
             Some(known) if known.budget.metadata.uid == budget.metadata.uid && known.budget.spec == budget.spec => {
                 if api::key::is_stale(&known.budget.metadata, &budget.metadata) {
@@ -175,7 +170,7 @@ impl Budgets {
                 self.budgets.insert(key.clone(), entry);
             }
         }
-        self.queue.schedule(key, now);
+        self.syncs.queue.schedule(key, now);
     }
 
     fn remove_budget(&mut self, key: &Key) {
@@ -186,7 +181,7 @@ impl Budgets {
 
     fn apply_pod(&mut self, now: Time, pod: &Pod) {
         let pod = BudgetPod::read(pod);
-        self.lists.name(Watched::Pods, &pod.key);
+        self.syncs.lists.name(Watched::Pods, &pod.key);
         if self.pods.get(&pod.key).is_some_and(|known| known.same(&pod)) {
             return;
         }
@@ -197,7 +192,7 @@ impl Budgets {
             if entry.count(&pod) {
                 pod.set.iter().for_each(|set| self.by_owner.insert(set, &key));
             }
-            self.queue.schedule(key, now);
+            self.syncs.queue.schedule(key, now);
         }
         self.pods.insert(pod.key.clone(), pod);
     }
@@ -210,7 +205,7 @@ impl Budgets {
             if entry.uncount(&pod) {
                 pod.set.iter().for_each(|set| self.by_owner.remove(set, &key));
             }
-            self.queue.schedule(key, now);
+            self.syncs.queue.schedule(key, now);
         }
     }
 
@@ -252,7 +247,7 @@ impl Budgets {
     /// Asks for a look at the budgets of the pods of a ReplicaSet.
     fn wake(&mut self, now: Time, set: &str) {
         let budgets: Vec<Key> = self.by_owner.get(set).cloned().collect();
-        budgets.into_iter().for_each(|key| self.queue.schedule(key, now));
+        budgets.into_iter().for_each(|key| self.syncs.queue.schedule(key, now));
     }
 
     /// Returns how many pods the controllers of a budget's pods want together.
@@ -276,7 +271,7 @@ impl Budgets {
         let Some(entry) = self.budgets.get_mut(key) else { return };
         entry.report_at = entry.report_at.filter(|at| now < *at);
         if let Some(at) = entry.report_at {
-            return self.queue.schedule(key.clone(), at);
+            return self.syncs.queue.schedule(key.clone(), at);
         }
         let entry = &self.budgets[key];
         let (mut disrupted, mut healthy) = (BTreeMap::new(), entry.healthy);
@@ -286,7 +281,7 @@ impl Budgets {
             if let Some(pod) = pod.filter(|_| now < over) {
                 disrupted.insert(name.clone(), *at);
                 healthy -= i64::from(pod.is_healthy() && entry.selects(&pod.labels));
-                self.queue.schedule(key.clone(), over);
+                self.syncs.queue.schedule(key.clone(), over);
             }
         }
         let facts = BudgetFacts { pods: entry.pods, healthy, wanted: self.wanted(entry), disrupted };
@@ -297,13 +292,11 @@ impl Budgets {
             return;
         }
         let write = Write::to::<PodDisruptionBudget>(&key.namespace, &key.name, Verb::Merge(patch(&entry.budget, &status)));
-        let id = self.pending_writes.send(key, entry.budget.metadata.uid.clone());
-        self.queue.start(key);
-        effects.push(Effect::Write(id, write.status()));
+        self.syncs.send(key, entry.budget.metadata.uid.clone(), write.status(), effects);
     }
 
-    fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, Failure>) {
-        let Some((key, uid, _)) = self.pending_writes.answered(id) else { return };
+    fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, WriteFailure>) {
+        let Some((key, uid, _)) = self.syncs.writes.answered(id) else { return };
         match result {
             Ok(Some(Object::Budget(budget))) if self.budgets.get(&key).is_some_and(|e| e.budget.metadata.uid == uid) => {
                 self.apply_budget(now, Arc::unwrap_or_clone(budget));
@@ -315,9 +308,7 @@ impl Budgets {
                 }
             }
         }
-        self.pending_writes.ended(&key);
-        self.queue.finish(&key);
-        self.queue.schedule(key, now);
+        self.syncs.end(key, now);
     }
 }
 
@@ -358,15 +349,12 @@ impl Machine for Budgets {
         if let Some(input) = input {
             self.take(now, input);
         }
-        if !self.is_synced() {
-            return;
-        }
-        while let Some(key) = self.queue.pop(now) {
+        while let Some(key) = self.syncs.next(now) {
             self.sync(now, &key, effects);
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.queue.deadline().filter(|_| self.is_synced())
+        self.syncs.deadline()
     }
 }

@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Deployment, Event, EventType, FeatureGates, Key, ReplicaSet, Selector, Write, WriteError};
-use machine::{Groups, Machine, Time, WorkQueue};
+use api::{Deployment, Event, EventType, FeatureGates, Key, ReplicaSet, Selector, Write, WriteError, WriteFailure};
+use machine::{Groups, Machine, Time};
 
 use crate::claim::confirm;
 use crate::deployment::{CREATE_ERROR, Memory, collided, event, plan};
 use crate::hash::same_template;
 use crate::index::{LabelIndex, SelectorIndex};
-use crate::lists::Lists;
-use crate::pending_writes::{PendingWrites, back_off};
-use crate::{Effect, Failure, Input, Object, Watched, WriteId};
+use crate::pending_writes::RETRY;
+use crate::syncs::{Purpose, Syncs};
+use crate::{Effect, Input, Object, Watched, WriteId};
 
 /// Deployments that are synced at the same time.
 const DEPLOYMENTS_AT_ONCE: usize = 16;
@@ -28,13 +28,6 @@ const DEPLOYMENTS_AT_ONCE: usize = 16;
 const REPORT_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a request is for.
-#[derive(Clone, Debug)]
-struct Purpose {
-    /// The very Deployment.
-    uid: String,
-    what: What,
-}
-
 #[derive(Clone, Debug)]
 enum What {
     /// Asks whether the Deployment is still there and may adopt.
@@ -76,7 +69,6 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct Deployments {
     gates: FeatureGates,
-    lists: Lists,
     deployments: BTreeMap<Key, Entry>,
     by_uid: BTreeMap<String, Key>,
     selectors: SelectorIndex,
@@ -85,8 +77,7 @@ pub struct Deployments {
     owned: Groups<String, Key>,
     /// ReplicaSets that nobody controls.
     orphans: LabelIndex,
-    queue: WorkQueue<Key>,
-    pending_writes: PendingWrites<Purpose>,
+    syncs: Syncs<Purpose<What>>,
 }
 
 impl Deployments {
@@ -97,34 +88,32 @@ impl Deployments {
     pub fn new(gates: FeatureGates) -> Deployments {
         Deployments {
             gates,
-            lists: Lists::of(&Self::WATCHED),
             deployments: BTreeMap::new(),
             by_uid: BTreeMap::new(),
             selectors: SelectorIndex::default(),
             sets: BTreeMap::new(),
             owned: Groups::default(),
             orphans: LabelIndex::default(),
-            queue: WorkQueue::new(DEPLOYMENTS_AT_ONCE),
-            pending_writes: PendingWrites::default(),
+            syncs: Syncs::new(&Self::WATCHED, DEPLOYMENTS_AT_ONCE),
         }
     }
 
     /// Returns whether every kind was listed once, so that it acts.
     pub fn is_synced(&self) -> bool {
-        self.lists.complete()
+        self.syncs.lists.complete()
     }
 
     fn take(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
-            Input::ListStarted(kind) => self.lists.started(kind),
+            Input::ListStarted(kind) => self.syncs.lists.started(kind),
             Input::ListEnded(Watched::Deployments) => {
-                for key in self.lists.ended(Watched::Deployments, self.deployments.keys()) {
+                for key in self.syncs.lists.ended(Watched::Deployments, self.deployments.keys()) {
                     self.remove_deployment(&key);
                 }
             }
             Input::ListEnded(Watched::ReplicaSets) => {
-                self.pending_writes.listed();
-                for key in self.lists.ended(Watched::ReplicaSets, self.sets.keys()) {
+                self.syncs.writes.listed();
+                for key in self.syncs.lists.ended(Watched::ReplicaSets, self.sets.keys()) {
                     self.remove_set(now, &key);
                 }
             }
@@ -144,8 +133,8 @@ impl Deployments {
         }
     }
 
-    fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, Failure>, effects: &mut Vec<Effect>) {
-        let Some((key, purpose, outdated)) = self.pending_writes.answered(id) else { return };
+    fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, WriteFailure>, effects: &mut Vec<Effect>) {
+        let Some((key, purpose, outdated)) = self.syncs.writes.answered(id) else { return };
         match result {
             Ok(object) => {
                 self.succeeded(&key, purpose, effects);
@@ -153,14 +142,12 @@ impl Deployments {
             }
             Err(failure) => self.failed(now, &key, &purpose, failure, effects),
         }
-        if !self.pending_writes.is_busy(&key) {
-            self.pending_writes.ended(&key);
-            self.queue.finish(&key);
-            self.queue.schedule(key, now);
+        if !self.syncs.writes.is_busy(&key) {
+            self.syncs.end(key, now);
         }
     }
 
-    fn succeeded(&mut self, key: &Key, purpose: Purpose, effects: &mut Vec<Effect>) {
+    fn succeeded(&mut self, key: &Key, purpose: Purpose<What>, effects: &mut Vec<Effect>) {
         let Purpose { uid, what } = purpose;
         if let Some(entry) = self.deployments.get_mut(key).filter(|entry| entry.deployment.metadata.uid == uid) {
             entry.failures = 0;
@@ -181,7 +168,7 @@ impl Deployments {
     /// Takes an object that a request was answered with.
     fn apply_answer(&mut self, now: Time, key: &Key, object: Option<Object>, outdated: bool, effects: &mut Vec<Effect>) {
         match object {
-            Some(Object::ReplicaSet(set)) if !self.pending_writes.is_gone(key, &set.metadata.uid) => {
+            Some(Object::ReplicaSet(set)) if !self.syncs.writes.is_gone(key, &set.metadata.uid) => {
                 let known = self.sets.contains_key(&Key::of(&set.metadata));
                 if outdated && !known && self.deployments.contains_key(key) {
                     // Made before the list that does not name it, or after: nobody knows but the server.
@@ -197,7 +184,7 @@ impl Deployments {
         }
     }
 
-    fn failed(&mut self, now: Time, key: &Key, purpose: &Purpose, failure: Failure, effects: &mut Vec<Effect>) {
+    fn failed(&mut self, now: Time, key: &Key, purpose: &Purpose<What>, failure: WriteFailure, effects: &mut Vec<Effect>) {
         let uid = &purpose.uid;
         let Some(entry) = self.deployments.get_mut(key).filter(|entry| entry.deployment.metadata.uid == *uid) else { return };
         match &purpose.what {
@@ -207,7 +194,7 @@ impl Deployments {
                 entry.report_at = Some(now + REPORT_AGAIN);
                 return;
             }
-            What::Create { .. } if failure.namespace_terminating => {
+            What::Create { .. } if failure.error == WriteError::NamespaceTerminating => {
                 entry.namespace_terminating = true;
                 return;
             }
@@ -235,7 +222,7 @@ impl Deployments {
         }
         if entry.retry_at.is_none() {
             entry.failures = entry.failures.saturating_add(1);
-            entry.retry_at = Some(now + back_off(entry.failures));
+            entry.retry_at = Some(now + RETRY.after(entry.failures));
         }
     }
 
@@ -246,7 +233,7 @@ impl Deployments {
         (entry.retry_at, entry.report_at) = (entry.retry_at.filter(ahead), entry.report_at.filter(ahead));
         let waits = entry.retry_at.is_some();
         if let Some(at) = [entry.retry_at, entry.report_at].into_iter().flatten().min() {
-            self.queue.schedule(key.clone(), at);
+            self.syncs.queue.schedule(key.clone(), at);
         }
         if !waits && self.claim(key, effects) {
             return;
@@ -259,7 +246,7 @@ impl Deployments {
         let sets = self.owned.get(&entry.deployment.metadata.uid).map(|set| &self.sets[set]);
         let plan = plan(now, &entry.deployment, sets, &entry.memory, &self.gates);
         if let Some(at) = plan.look_again {
-            self.queue.schedule(key.clone(), at.max(now + REPORT_AGAIN));
+            self.syncs.queue.schedule(key.clone(), at.max(now + REPORT_AGAIN));
         }
         let (hopeless, quiet) = (entry.namespace_terminating, entry.report_at.is_some());
         let mut sent = false;
@@ -283,9 +270,7 @@ impl Deployments {
     /// Sends a request of the sync of a Deployment.
     fn send(&mut self, key: &Key, what: What, write: Write, effects: &mut Vec<Effect>) {
         let uid = self.deployments[key].deployment.metadata.uid.clone();
-        let id = self.pending_writes.send(key, Purpose { uid, what });
-        self.queue.start(key);
-        effects.push(Effect::Write(id, write));
+        self.syncs.send(key, Purpose { uid, what }, write, effects);
     }
 }
 
@@ -297,15 +282,12 @@ impl Machine for Deployments {
         if let Some(input) = input {
             self.take(now, input, effects);
         }
-        if !self.is_synced() {
-            return;
-        }
-        while let Some(key) = self.queue.pop(now) {
+        while let Some(key) = self.syncs.next(now) {
             self.sync(now, &key, effects);
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.queue.deadline().filter(|_| self.is_synced())
+        self.syncs.deadline()
     }
 }

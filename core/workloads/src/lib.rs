@@ -23,13 +23,14 @@ mod order;
 mod pending_writes;
 mod pod;
 mod replica_sets;
+mod syncs;
 
 pub use budget::{BudgetFacts, budget_status};
 pub use budgets::Budgets;
 pub use deployments::Deployments;
 pub use eviction::{Eviction, evict, needs_budget};
 pub use hash::{same_template, template_hash};
-pub use message::{Effect, Failure, Input, Object, Watched, WriteId};
+pub use message::{Effect, Input, Object, Watched, WriteId};
 pub use order::{Candidate, deletion_order};
 pub use pod::PodFacts;
 pub use replica_sets::ReplicaSets;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Deployment, Event, Pod, PodDisruptionBudget, ReplicaSet, Write, WriteError};
+use api::{Deployment, Event, Pod, PodDisruptionBudget, ReplicaSet, Write, WriteFailure};
 
 /// An object of one of the kinds that these controllers watch.
 #[derive(Clone, Debug)]
@@ -47,18 +47,7 @@ pub enum Input {
     Deleted(Object),
     /// A request was answered; every one must be, also when its connection broke. With success: the object as the server
     /// returned it, none for a deletion.
-    Answered(WriteId, Result<Option<Object>, Failure>),
-}
-
-/// Why a request was not done, or nobody knows whether it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What happened.
-    pub error: WriteError,
-    /// What the server said, for events.
-    pub message: String,
-    /// Whether the namespace is being deleted, so that nothing can be made in it any more.
-    pub namespace_terminating: bool,
+    Answered(WriteId, Result<Option<Object>, WriteFailure>),
 }
 
 /// What must be done.

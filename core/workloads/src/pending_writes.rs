@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Key;
+use machine::BackOff;
 
 use crate::WriteId;
 
-/// The first and the longest wait after a failed request.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+/// The waits after failed requests.
+pub(crate) const RETRY: BackOff = BackOff { first: Duration::from_millis(100), last: Duration::from_secs(30) };
 
 /// Requests under way, by the object whose sync sent them.
 #[derive(Clone, Debug)]
@@ -75,21 +76,5 @@ impl<P> PendingWrites<P> {
     /// Ends the sync of `key`: no answer is awaited any more.
     pub(crate) fn ended(&mut self, key: &Key) {
         self.gone.remove(key);
-    }
-}
-
-/// Returns how long to wait after so many failures in a row.
-pub(crate) fn back_off(failures: u32) -> Duration {
-    RETRY.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY.1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wait_doubles_up_to_its_limit() {
-        let millis: Vec<u128> = [1, 2, 3, 9, 10, 100].map(|n| back_off(n).as_millis()).into();
-        assert_eq!(millis, [100, 200, 400, 25_600, 30_000, 30_000]);
     }
 }

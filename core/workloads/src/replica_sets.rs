@@ -13,28 +13,20 @@ mod status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Event, EventType, Key, Pod, ReplicaSet, Write, write::reference};
-use machine::{Groups, Machine, Time, WorkQueue};
+use api::{Event, EventType, Key, Pod, ReplicaSet, Write, WriteFailure, write::reference};
+use machine::{Groups, Machine, Time};
 
 use crate::claim::confirm;
 use crate::index::{LabelIndex, SelectorIndex};
-use crate::lists::Lists;
-use crate::pending_writes::PendingWrites;
 use crate::pod::PodFacts;
-use crate::{Effect, Failure, Input, Object, Watched, WriteId};
+use crate::syncs::{Purpose, Syncs};
+use crate::{Effect, Input, Object, Watched, WriteId};
 use entry::Entry;
 
 /// ReplicaSets that are synced at the same time.
 const SETS_AT_ONCE: usize = 16;
 
 /// What a request is for.
-#[derive(Clone, Debug)]
-struct Purpose {
-    /// The very ReplicaSet.
-    uid: String,
-    what: What,
-}
-
 #[derive(Clone, Debug)]
 enum What {
     /// Asks whether the ReplicaSet is still there and may adopt.
@@ -54,7 +46,6 @@ enum What {
 /// The ReplicaSet controller.
 #[derive(Clone, Debug)]
 pub struct ReplicaSets {
-    lists: Lists,
     sets: BTreeMap<Key, Entry>,
     by_uid: BTreeMap<String, Key>,
     /// ReplicaSets by the uid of their own controller.
@@ -65,14 +56,12 @@ pub struct ReplicaSets {
     owned: Groups<String, Key>,
     /// Pods that nobody controls.
     orphans: LabelIndex,
-    queue: WorkQueue<Key>,
-    pending_writes: PendingWrites<Purpose>,
+    syncs: Syncs<Purpose<What>>,
 }
 
 impl Default for ReplicaSets {
     fn default() -> ReplicaSets {
         ReplicaSets {
-            lists: Lists::of(&Self::WATCHED),
             sets: BTreeMap::new(),
             by_uid: BTreeMap::new(),
             siblings: Groups::default(),
@@ -80,8 +69,7 @@ impl Default for ReplicaSets {
             pods: BTreeMap::new(),
             owned: Groups::default(),
             orphans: LabelIndex::default(),
-            queue: WorkQueue::new(SETS_AT_ONCE),
-            pending_writes: PendingWrites::default(),
+            syncs: Syncs::new(&Self::WATCHED, SETS_AT_ONCE),
         }
     }
 }
@@ -92,20 +80,20 @@ impl ReplicaSets {
 
     /// Returns whether every kind was listed once, so that it acts.
     pub fn is_synced(&self) -> bool {
-        self.lists.complete()
+        self.syncs.lists.complete()
     }
 
     fn take(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
-            Input::ListStarted(kind) => self.lists.started(kind),
+            Input::ListStarted(kind) => self.syncs.lists.started(kind),
             Input::ListEnded(Watched::Pods) => {
-                self.pending_writes.listed();
-                for key in self.lists.ended(Watched::Pods, self.pods.keys()) {
+                self.syncs.writes.listed();
+                for key in self.syncs.lists.ended(Watched::Pods, self.pods.keys()) {
                     self.remove_pod(now, &key);
                 }
             }
             Input::ListEnded(Watched::ReplicaSets) => {
-                for key in self.lists.ended(Watched::ReplicaSets, self.sets.keys()) {
+                for key in self.syncs.lists.ended(Watched::ReplicaSets, self.sets.keys()) {
                     self.remove_set(&key);
                 }
             }
@@ -124,8 +112,8 @@ impl ReplicaSets {
         }
     }
 
-    fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, Failure>, effects: &mut Vec<Effect>) {
-        let Some((key, purpose, outdated)) = self.pending_writes.answered(id) else { return };
+    fn answered(&mut self, now: Time, id: WriteId, result: Result<Option<Object>, WriteFailure>, effects: &mut Vec<Effect>) {
+        let Some((key, purpose, outdated)) = self.syncs.writes.answered(id) else { return };
         match result {
             Ok(object) => {
                 self.succeeded(now, &key, &purpose, object.as_ref(), effects);
@@ -133,20 +121,18 @@ impl ReplicaSets {
             }
             Err(failure) => self.failed(now, &key, &purpose, failure, effects),
         }
-        if !self.pending_writes.is_busy(&key) {
-            self.pending_writes.ended(&key);
+        if !self.syncs.writes.is_busy(&key) {
             if let Some(entry) = self.sets.get_mut(&key) {
                 entry.end_batch(now);
             }
-            self.queue.finish(&key);
-            self.queue.schedule(key, now);
+            self.syncs.end(key, now);
         }
     }
 
     /// Takes an object that a request was answered with.
     fn apply_answer(&mut self, now: Time, key: &Key, object: Option<Object>, outdated: bool, effects: &mut Vec<Effect>) {
         match object {
-            Some(Object::Pod(pod)) if !self.pending_writes.is_gone(key, &pod.metadata.uid) => {
+            Some(Object::Pod(pod)) if !self.syncs.writes.is_gone(key, &pod.metadata.uid) => {
                 let known = self.pods.contains_key(&Key::of(&pod.metadata));
                 if outdated && !known && self.sets.contains_key(key) {
                     // Made before the list that does not name it, or after: nobody knows but the server.
@@ -174,16 +160,14 @@ impl ReplicaSets {
         }
         let entry = &self.sets[key];
         if let Some(at) = [entry.next_available(), entry.retry_at, entry.report_at].into_iter().flatten().min() {
-            self.queue.schedule(key.clone(), at);
+            self.syncs.queue.schedule(key.clone(), at);
         }
     }
 
     /// Sends a request of the sync of a ReplicaSet.
     fn send(&mut self, key: &Key, what: What, write: Write, effects: &mut Vec<Effect>) {
         let uid = self.sets[key].set.metadata.uid.clone();
-        let id = self.pending_writes.send(key, Purpose { uid, what });
-        self.queue.start(key);
-        effects.push(Effect::Write(id, write));
+        self.syncs.send(key, Purpose { uid, what }, write, effects);
     }
 }
 
@@ -195,16 +179,13 @@ impl Machine for ReplicaSets {
         if let Some(input) = input {
             self.take(now, input, effects);
         }
-        if !self.is_synced() {
-            return;
-        }
-        while let Some(key) = self.queue.pop(now) {
+        while let Some(key) = self.syncs.next(now) {
             self.sync(now, &key, effects);
         }
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.queue.deadline().filter(|_| self.is_synced())
+        self.syncs.deadline()
     }
 }
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use ::workloads::{Budgets, Deployments, Effect, Failure, Input, Object, ReplicaSets, Watched};
-use api::{FeatureGates, Kind, Verb, Write, WriteError, WriteFailure};
+use ::workloads::{Budgets, Deployments, Effect, Input, Object, ReplicaSets, Watched};
+use api::{FeatureGates, Kind, Verb, Write, WriteFailure};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use machine::Machine;
@@ -88,13 +88,8 @@ fn follow<T: Kind + DeserializeOwned + Send + Sync + 'static>(
     informers.follow::<T>().map(input).boxed()
 }
 
-fn answer(performed: Result<Answer, WriteFailure>, write: &Write) -> Result<Option<Object>, Failure> {
-    let failed = |WriteFailure { error, message }| Failure {
-        error,
-        message,
-        namespace_terminating: error == WriteError::NamespaceTerminating,
-    };
-    let answer = performed.map_err(failed)?;
+fn answer(performed: Result<Answer, WriteFailure>, write: &Write) -> Result<Option<Object>, WriteFailure> {
+    let answer = performed?;
     if matches!(write.verb, Verb::Delete { .. }) {
         return Ok(None);
     }
@@ -104,5 +99,5 @@ fn answer(performed: Result<Answer, WriteFailure>, write: &Write) -> Result<Opti
         api::Deployment::KIND => answer.read().map(Arc::new).map(Object::Deployment),
         _ => answer.read().map(Arc::new).map(Object::Budget),
     };
-    object.map(Some).map_err(|error| failed(WriteFailure { error, message: error.to_string() }))
+    object.map(Some).map_err(|error| WriteFailure { error, message: error.to_string() })
 }

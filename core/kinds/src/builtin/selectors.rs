@@ -7,20 +7,28 @@ use serde_json::Value;
 use super::check::{Errors, each, shaped};
 use super::meta::validate_labels;
 
+/// Judges whether a requirement has values where its operator needs them, and none where it does not.
+pub(super) fn validate_values(requirement: &Value, path: &Path, errors: &mut Errors) {
+    let values = json::items(requirement, &["values"]);
+    match json::text(requirement, &["operator"]) {
+        "In" | "NotIn" if values.is_empty() => {
+            let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(Error::required(&path.child("values"), detail));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(Error::forbidden(&path.child("values"), detail));
+        }
+        _ => {}
+    }
+}
+
 /// Judges a label selector.
 pub(super) fn validate_label_selector(selector: &Value, path: &Path, errors: &mut Errors) {
     validate_labels(selector.get("matchLabels"), &path.child("matchLabels"), errors);
     for (expression, path) in each(selector, "matchExpressions", path) {
-        let values = json::items(expression, &["values"]);
+        validate_values(expression, &path, errors);
         match json::text(expression, &["operator"]) {
-            "In" | "NotIn" if values.is_empty() => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(Error::required(&path.child("values"), detail));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(Error::forbidden(&path.child("values"), detail));
-            }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             operator => errors.push(Error::invalid(&path.child("operator"), operator, "not a valid selector operator")),
         }

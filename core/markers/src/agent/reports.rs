@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::marker::{ContainerProbeState, ProbeState};
-use machine::Time;
+use machine::{Bucket, Time};
 
 /// The most bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 1024;
@@ -64,11 +64,17 @@ pub(super) enum ReportResult {
 }
 
 /// The reports of one worker.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Reports {
     pub(super) last: Option<Reported>,
     waiting: Option<String>,
     bucket: Bucket,
+}
+
+impl Default for Reports {
+    fn default() -> Reports {
+        Reports { last: None, waiting: None, bucket: Bucket::new(BURST, REFILL) }
+    }
 }
 
 impl Reports {
@@ -114,7 +120,7 @@ impl Reports {
         let Some(last) = &self.last else { return ReportResult::Nothing };
         let state = last.state;
         match self.waiting.take() {
-            Some(text) if self.bucket.take(now) => {
+            Some(text) if self.bucket.try_take(now) => {
                 self.report(now, state, text);
                 ReportResult::Again
             }
@@ -127,34 +133,12 @@ impl Reports {
 
     /// Returns when a text that waits may be reported.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.waiting.as_ref().map(|_| self.bucket.next())
+        self.waiting.as_ref().map(|_| self.bucket.next_at())
     }
 
     fn report(&mut self, now: Time, state: ProbeState, message: String) {
         let kept = self.last.as_ref().filter(|last| last.state == state).map(|last| last.transition_at);
         self.last = Some(Reported { state, message, at: now, transition_at: kept.unwrap_or(now) });
-    }
-}
-
-/// A token bucket, kept as the instant at which it will be full.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
-    full_at: Time,
-}
-
-impl Bucket {
-    /// Takes a token, if there is one.
-    fn take(&mut self, now: Time) -> bool {
-        let granted = self.next() <= now;
-        if granted {
-            self.full_at = self.full_at.max(now) + REFILL;
-        }
-        granted
-    }
-
-    /// Returns from when on there is a token.
-    fn next(&self) -> Time {
-        self.full_at - REFILL * (BURST - 1)
     }
 }
 

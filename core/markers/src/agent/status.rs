@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::WriteError;
 use api::marker::NodePodProbeStatus;
-use machine::Time;
+use machine::{BackOff, Failures, Time};
 
 use super::reports::cut;
 
@@ -12,8 +12,8 @@ use super::reports::cut;
 /// who watch it in proportion, and a burst of results must not become a storm of large writes.
 const WRITE_EVERY: Duration = Duration::from_millis(200);
 const WRITE_EVERY_BYTES: usize = 128 * 1024;
-/// The first and the longest wait after a failed write.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(50));
+/// The waits after a failed write.
+const RETRY: BackOff = BackOff { first: Duration::from_millis(500), last: Duration::from_secs(50) };
 /// The most bytes of a status; an object in etcd may have 1.5 MiB, of which the spec needs its share.
 const STATUS_BYTES_MAX: usize = 768 * 1024;
 /// The most bytes of a message in a status that is too large.
@@ -28,7 +28,7 @@ pub(super) struct Writer {
     written: NodePodProbeStatus,
     in_flight: Option<NodePodProbeStatus>,
     earliest: Option<Time>,
-    failures: u32,
+    failures: Failures,
 }
 
 impl Writer {
@@ -65,12 +65,10 @@ impl Writer {
         match error {
             None => {
                 self.written = sent;
-                self.failures = 0;
+                self.failures = Failures::default();
             }
             Some(_) => {
-                let wait = RETRY.0.saturating_mul(1 << self.failures.min(16)).min(RETRY.1);
-                self.failures = self.failures.saturating_add(1);
-                self.earliest = Some(now + wait);
+                self.earliest = Some(now + self.failures.next(RETRY));
                 self.dirty = true;
             }
         }

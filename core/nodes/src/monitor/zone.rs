@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machine::Time;
+use machine::{Bucket, Time};
 
 use super::{Config, NodeId};
 
@@ -39,14 +39,14 @@ pub(super) struct Zone {
     pub(super) counted: usize,
     pub(super) ready: usize,
     pub(super) state: Option<ZoneState>,
-    pub(super) bucket: Bucket,
+    pub(super) bucket: TaintBucket,
     /// Who waits for a NoExecute taint, by (enqueue instant, name).
     pub(super) queue: BTreeMap<(Time, Arc<str>), NodeId>,
 }
 
 impl Zone {
     pub(super) fn new(name: Arc<str>, now: Time) -> Zone {
-        Zone { name, nodes: 0, counted: 0, ready: 0, state: None, bucket: Bucket::new(now), queue: BTreeMap::new() }
+        Zone { name, nodes: 0, counted: 0, ready: 0, state: None, bucket: TaintBucket::new(now), queue: BTreeMap::new() }
     }
 
     /// Returns the state that follows from the counters; a zone of excluded nodes only has none.
@@ -76,17 +76,17 @@ impl Zone {
     }
 }
 
-/// A token bucket of capacity one: it is described by when its token is there.
+/// The tokens for taints of a zone: one at a time, at a pace that changes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(super) struct TaintBucket {
     pace: Option<Duration>,
-    token_at: Time,
+    bucket: Bucket,
     fresh: bool,
 }
 
-impl Bucket {
-    fn new(now: Time) -> Bucket {
-        Bucket { pace: None, token_at: now, fresh: true }
+impl TaintBucket {
+    fn new(now: Time) -> TaintBucket {
+        TaintBucket { pace: None, bucket: Bucket::holding(1, now, 1, Duration::ZERO), fresh: true }
     }
 
     /// Changes the pace. The new bucket is full if the old one had a token; without a pace it never has one.
@@ -94,23 +94,23 @@ impl Bucket {
         if pace == self.pace && !self.fresh {
             return;
         }
-        let full = self.fresh || self.token(now);
+        let tokens = u32::from(self.fresh || self.token(now));
         self.fresh = false;
         self.pace = pace;
-        self.token_at = if full { now } else { now + pace.unwrap_or_default() };
+        self.bucket = Bucket::holding(tokens, now, 1, pace.unwrap_or_default());
     }
 
     pub(super) fn token(&self, now: Time) -> bool {
-        self.pace.is_some() && self.token_at <= now
+        self.token_at().is_some_and(|at| at <= now)
     }
 
     /// Returns when the token is there.
     pub(super) fn token_at(&self) -> Option<Time> {
-        self.pace.map(|_| self.token_at)
+        self.pace.map(|_| self.bucket.next_at())
     }
 
     pub(super) fn take(&mut self, now: Time) {
-        self.token_at = now + self.pace.unwrap_or(Duration::MAX);
+        self.bucket.take(now);
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     fn a_change_of_pace_keeps_a_token_but_makes_none() {
         let (ten, hundred) = (Some(Duration::from_secs(10)), Some(Duration::from_secs(100)));
         let at = Time::from_secs;
-        let mut bucket = Bucket::new(at(0));
+        let mut bucket = TaintBucket::new(at(0));
         bucket.set_pace(at(0), ten);
         assert!(bucket.token(at(0)), "full at the start");
         bucket.take(at(0));

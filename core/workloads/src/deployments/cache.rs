@@ -11,7 +11,7 @@ use crate::deployment::Memory;
 impl Deployments {
     pub(super) fn apply_deployment(&mut self, now: Time, deployment: Deployment) {
         let key = Key::of(&deployment.metadata);
-        self.lists.name(Watched::Deployments, &key);
+        self.syncs.lists.name(Watched::Deployments, &key);
         match self.deployments.get_mut(&key) {
             Some(known) if known.deployment.metadata.uid == deployment.metadata.uid => {
                 if api::key::is_stale(&known.deployment.metadata, &deployment.metadata) {
@@ -41,7 +41,7 @@ impl Deployments {
                 self.deployments.insert(key.clone(), entry);
             }
         }
-        self.queue.schedule(key, now);
+        self.syncs.queue.schedule(key, now);
     }
 
     pub(super) fn remove_deployment(&mut self, key: &Key) {
@@ -53,7 +53,7 @@ impl Deployments {
 
     pub(super) fn apply_set(&mut self, now: Time, set: ReplicaSet) {
         let key = Key::of(&set.metadata);
-        self.lists.name(Watched::ReplicaSets, &key);
+        self.syncs.lists.name(Watched::ReplicaSets, &key);
         if self.sets.get(&key).is_some_and(|known| api::key::is_stale(&known.metadata, &set.metadata)) {
             return;
         }
@@ -62,7 +62,7 @@ impl Deployments {
             Some(owner) => {
                 self.owned.insert(&owner.uid, &key);
                 if let Some(deployment) = self.by_uid.get(&owner.uid) {
-                    self.queue.schedule(deployment.clone(), now);
+                    self.syncs.queue.schedule(deployment.clone(), now);
                 }
             }
             None => {
@@ -70,7 +70,7 @@ impl Deployments {
                 for candidate in self.selectors.candidates(&key.namespace, &set.metadata.labels) {
                     let entry = self.deployments.get(&candidate);
                     if entry.is_some_and(|entry| selects(entry.selector.as_ref(), &set.metadata.labels)) {
-                        self.queue.schedule(candidate, now);
+                        self.syncs.queue.schedule(candidate, now);
                     }
                 }
             }
@@ -80,7 +80,7 @@ impl Deployments {
 
     pub(super) fn delete_set(&mut self, now: Time, metadata: &ObjectMeta) {
         if let Some(deployment) = controller(metadata).and_then(|owner| self.by_uid.get(&owner.uid)).cloned() {
-            self.pending_writes.seen_deleted(&deployment, &metadata.uid);
+            self.syncs.writes.seen_deleted(&deployment, &metadata.uid);
         }
         let key = Key::of(metadata);
         if self.sets.get(&key).is_some_and(|set| set.metadata.uid == metadata.uid) {
@@ -94,7 +94,7 @@ impl Deployments {
             Some(owner) => {
                 self.owned.remove(&owner.uid, key);
                 if let Some(deployment) = self.by_uid.get(&owner.uid) {
-                    self.queue.schedule(deployment.clone(), now);
+                    self.syncs.queue.schedule(deployment.clone(), now);
                 }
             }
             None => self.orphans.remove(key, &set.metadata.labels),

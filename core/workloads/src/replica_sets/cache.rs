@@ -12,7 +12,7 @@ use crate::pod::PodFacts;
 impl ReplicaSets {
     pub(super) fn apply_set(&mut self, now: Time, set: ReplicaSet) {
         let key = Key::of(&set.metadata);
-        self.lists.name(Watched::ReplicaSets, &key);
+        self.syncs.lists.name(Watched::ReplicaSets, &key);
         match self.sets.get_mut(&key) {
             Some(known) if known.set.metadata.uid == set.metadata.uid => {
                 if api::key::is_stale(&known.set.metadata, &set.metadata) {
@@ -38,7 +38,7 @@ impl ReplicaSets {
                 self.recount(&key);
             }
         }
-        self.queue.schedule(key, now);
+        self.syncs.queue.schedule(key, now);
     }
 
     pub(super) fn remove_set(&mut self, key: &Key) {
@@ -61,7 +61,7 @@ impl ReplicaSets {
     }
 
     fn put_pod(&mut self, now: Time, mut pod: PodFacts) {
-        self.lists.name(Watched::Pods, &pod.key);
+        self.syncs.lists.name(Watched::Pods, &pod.key);
         let before = self.pods.get(&pod.key);
         if let Some(known) = before.filter(|known| known.uid == pod.uid) {
             if matches!((known.revision, pod.revision), (Some(known), Some(new)) if new < known) {
@@ -97,7 +97,7 @@ impl ReplicaSets {
         }
         for key in self.selectors.candidates(&pod.key.namespace, &pod.labels) {
             if self.sets.get(&key).is_some_and(|entry| selects(entry.selector.as_ref(), &pod.labels)) {
-                self.queue.schedule(key, now);
+                self.syncs.queue.schedule(key, now);
             }
         }
     }
@@ -111,7 +111,7 @@ impl ReplicaSets {
 
     pub(super) fn delete_pod(&mut self, now: Time, metadata: &ObjectMeta) {
         if let Some(set) = controller(metadata).and_then(|owner| self.by_uid.get(&owner.uid)) {
-            self.pending_writes.seen_deleted(&set.clone(), &metadata.uid);
+            self.syncs.writes.seen_deleted(&set.clone(), &metadata.uid);
         }
         let key = Key::of(metadata);
         if self.pods.get(&key).is_some_and(|pod| pod.uid == metadata.uid) {
@@ -135,7 +135,7 @@ impl ReplicaSets {
             && let Some(entry) = self.sets.get_mut(key)
         {
             change(entry);
-            self.queue.schedule(key.clone(), now);
+            self.syncs.queue.schedule(key.clone(), now);
         }
     }
 }

@@ -8,7 +8,7 @@ use api::{Key, ReplicaSet, Selector};
 use machine::Time;
 
 use crate::claim::selects;
-use crate::pending_writes::back_off;
+use crate::pending_writes::RETRY;
 use crate::pod::PodFacts;
 
 /// What went wrong when pods were made or deleted.
@@ -174,7 +174,7 @@ impl Entry {
     /// Notes that requests failed, and when they may be tried again.
     pub(super) fn failed(&mut self, now: Time) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = Some(now + back_off(self.failures));
+        self.retry_at = Some(now + RETRY.after(self.failures));
     }
 
     /// Ends a batch of pods that were made or deleted.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{EventType, Key, Pod, Verb, Write, WriteError};
+use api::{EventType, Key, Pod, Verb, Write, WriteError, WriteFailure};
 use machine::Time;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{Purpose, ReplicaSets, What, event};
 use crate::claim::owner_reference;
 use crate::order::deletion_order;
 use crate::pod::PodFacts;
-use crate::{Effect, Failure, Object};
+use crate::{Effect, Object};
 
 /// Pods that are made or deleted at once; Kubernetes.
 const BURST: usize = 500;
@@ -75,7 +75,7 @@ impl ReplicaSets {
         &mut self,
         now: Time,
         key: &Key,
-        purpose: &Purpose,
+        purpose: &Purpose<What>,
         object: Option<&Object>,
         effects: &mut Vec<Effect>,
     ) {
@@ -99,7 +99,14 @@ impl ReplicaSets {
         }
     }
 
-    pub(super) fn failed(&mut self, now: Time, key: &Key, purpose: &Purpose, failure: Failure, effects: &mut Vec<Effect>) {
+    pub(super) fn failed(
+        &mut self,
+        now: Time,
+        key: &Key,
+        purpose: &Purpose<What>,
+        failure: WriteFailure,
+        effects: &mut Vec<Effect>,
+    ) {
         if let What::Delete { pod, uid } = &purpose.what
             && matches!(failure.error, WriteError::NotFound | WriteError::Conflict)
         {
@@ -110,7 +117,7 @@ impl ReplicaSets {
         let (reason, doing) = match &purpose.what {
             // It is not there, or the watch will show it.
             What::Check => return,
-            What::Create if failure.namespace_terminating => {
+            What::Create if failure.error == WriteError::NamespaceTerminating => {
                 entry.namespace_terminating = true;
                 return;
             }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use api::{FeatureGates, Timestamp, Verb, Write, WriteError};
+use api::{FeatureGates, Timestamp, Verb, Write, WriteError, WriteFailure};
 use machine::{Machine, Time};
 use serde_json::{Map, Value, json};
-use workloads::{Budgets, Deployments, Effect, Failure, Input, Object, ReplicaSets, Watched, WriteId};
+use workloads::{Budgets, Deployments, Effect, Input, Object, ReplicaSets, Watched, WriteId};
 
 /// Plural and name: everything is in one namespace.
 pub(crate) type At = (&'static str, String);
@@ -140,13 +140,14 @@ impl World {
         self.seats[seat].answers.push_back(Input::Answered(id, result));
     }
 
-    fn request(&mut self, write: &Write) -> Result<Option<Object>, Failure> {
+    fn request(&mut self, write: &Write) -> Result<Option<Object>, WriteFailure> {
         let at = (write.plural, write.name.clone());
         match &write.verb {
             Verb::Create(api::write::Body::Json(body)) => {
                 if let Some(message) = self.refuse.get(write.plural) {
-                    let (error, namespace_terminating) = (WriteError::Failed, message == "terminating");
-                    return Err(Failure { error, message: message.clone(), namespace_terminating });
+                    let terminating = message == "terminating";
+                    let error = if terminating { WriteError::NamespaceTerminating } else { WriteError::Failed };
+                    return Err(WriteFailure { error, message: message.clone() });
                 }
                 let prefix = body["metadata"]["generateName"].as_str();
                 self.serial += 1;
@@ -318,8 +319,8 @@ impl World {
     }
 }
 
-fn failure(error: WriteError) -> Failure {
-    Failure { error, message: error.to_string(), namespace_terminating: false }
+fn failure(error: WriteError) -> WriteFailure {
+    WriteFailure { error, message: error.to_string() }
 }
 
 fn watched(plural: &str) -> Option<Watched> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::builtin::check::{Errors, between, each, required, required_one_of, shaped};
 use crate::builtin::meta::validate_labels;
-use crate::builtin::selectors::validate_label_selector;
+use crate::builtin::selectors::{validate_label_selector, validate_values};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -65,15 +65,8 @@ fn validate_node_term(term: &Value, path: &Path, errors: &mut Errors) {
     for list in ["matchExpressions", "matchFields"] {
         for (requirement, path) in each(term, list, path) {
             let values = json::items(requirement, &["values"]);
+            validate_values(requirement, &path, errors);
             match json::text(requirement, &["operator"]) {
-                "In" | "NotIn" if values.is_empty() => {
-                    let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                    errors.push(Error::required(&path.child("values"), detail));
-                }
-                "Exists" | "DoesNotExist" if !values.is_empty() => {
-                    let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                    errors.push(Error::forbidden(&path.child("values"), detail));
-                }
                 "Gt" | "Lt" if values.len() != 1 => {
                     let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
                     errors.push(Error::required(&path.child("values"), detail));
