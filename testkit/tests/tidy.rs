@@ -1,7 +1,8 @@
 //! What the compiler does not see: files that no module reaches, vectors that nobody runs, cores that touch the world.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use testkit::{table, vectors};
 
@@ -88,15 +89,40 @@ fn packages(folder: &str) -> Vec<(String, Vec<String>)> {
     manifests
         .map(|manifest| {
             let folder = manifest.parent().and_then(Path::file_name).expect("a manifest lies in the folder of its package");
-            let text = read(&manifest);
-            let section = text.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
-            let lines = section.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-            (
-                folder.to_string_lossy().into_owned(),
-                lines.map(|line| line.split(['.', '=', ' ']).next().unwrap_or_default().to_owned()).collect(),
-            )
+            (folder.to_string_lossy().into_owned(), dependencies(&read(&manifest), "dependencies"))
         })
         .collect()
+}
+
+/// Returns the names in a section of a manifest.
+fn dependencies(manifest: &str, section: &str) -> Vec<String> {
+    let section =
+        manifest.split(&format!("\n[{section}]\n")).nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+    let lines = section.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split(['.', '=', ' ']).next().unwrap_or_default().to_owned()).collect()
+}
+
+/// Dependencies that are there for their features: kube needs one of the versions of this.
+const FOR_FEATURES: &[&str] = &["k8s-openapi"];
+
+#[test]
+fn every_dependency_is_used() {
+    let mut unused = Vec::new();
+    for manifest in files(&root(), "toml").into_iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let (folder, text) = (manifest.parent().expect("it lies in a folder").to_owned(), read(&manifest));
+        let is_used = |name: &str, sources: &[&str]| {
+            let name = name.replace('-', "_");
+            let mut own = IDENTIFIERS.iter().filter(|(path, _)| sources.iter().any(|part| path.starts_with(folder.join(part))));
+            own.any(|(_, words)| words.contains(&name))
+        };
+        let (source, all) = (["src", "fuzz_targets"], ["src", "tests", "benches"]);
+        for (section, sources) in [("dependencies", &source[..]), ("dev-dependencies", &all[..])] {
+            let names = dependencies(&text, section).into_iter();
+            let names = names.filter(|name| !FOR_FEATURES.contains(&name.as_str()) && !is_used(name, sources));
+            unused.extend(names.map(|name| format!("{}: {name}", folder.display())));
+        }
+    }
+    assert_eq!(unused, Vec::<String>::new(), "nothing says these names: take them out of their manifests");
 }
 
 #[test]
@@ -259,14 +285,17 @@ const NOT_OURS: &[(&str, &str)] = &[("shell/controllers/src/profile/metrics.rs",
 #[test]
 fn names_are_words_of_kubernetes_and_no_pictures() {
     let mut found = Vec::new();
-    for path in files(&root(), "rs") {
+    for (path, words) in IDENTIFIERS.iter() {
         let shown = path.strip_prefix(root()).expect("it lies below").display().to_string();
-        let words = identifiers(&read(&path));
         let refused = NOT_PLAIN.iter().filter(|word| words.contains(**word) && !NOT_OURS.contains(&(shown.as_str(), **word)));
         found.extend(refused.map(|word| format!("{shown}: {word}")));
     }
     assert_eq!(found, Vec::<String>::new(), "the glossary of ARCHITECTURE.md has the words that are ours");
 }
+
+/// What every source file says.
+static IDENTIFIERS: LazyLock<BTreeMap<PathBuf, BTreeSet<String>>> =
+    LazyLock::new(|| files(&root(), "rs").into_iter().map(|path| (path.clone(), identifiers(&read(&path)))).collect());
 
 /// Returns the identifiers of a source: what is neither comment nor text.
 fn identifiers(source: &str) -> BTreeSet<String> {
