@@ -55,11 +55,6 @@ impl Quantity {
         Quantity { nanos: i128::from(amount) * NANOS, format: Format::DecimalSi }
     }
 
-    /// Returns an amount of thousandths, as cpu is counted.
-    pub fn from_milli(amount: i64) -> Quantity {
-        Quantity { nanos: i128::from(amount) * (NANOS / 1_000), format: Format::DecimalSi }
-    }
-
     /// Parses an amount. What is finer than a billionth is rounded away from zero.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         let (negative, rest) = match text.as_bytes().first() {
@@ -339,7 +334,6 @@ mod tests {
         assert_eq!((of("0") + of("512Mi") + of("512Mi")).to_string(), "1Gi");
         assert_eq!((of("1") - of("250m")).to_string(), "750m");
         assert_eq!((of("1500m").whole(), of("1500m").milli(), of("-1500m").whole()), (2, 1500, -2));
-        assert_eq!(Quantity::from_milli(250), of("250m"));
         assert_eq!(Quantity::from_whole(3).to_string(), "3");
     }
 

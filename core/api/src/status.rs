@@ -89,11 +89,6 @@ impl Status {
         Status::new(403, "Forbidden", message).about(subject)
     }
 
-    /// 403 for a path that is no resource.
-    pub fn forbidden_path(user: &str, verb: &str, path: &str) -> Status {
-        Status::new(403, "Forbidden", format!("forbidden: User {user:?} cannot {verb} path {path:?}"))
-    }
-
     /// 404: no such object.
     pub fn not_found(subject: &Subject) -> Status {
         Status::new(404, "NotFound", format!("{} {:?} not found", subject.qualified(), subject.name)).about(subject)

@@ -35,12 +35,6 @@ pub fn toleration_time(tolerations: &[Toleration], taint: &Taint) -> TolerationT
     }
 }
 
-/// Returns how long all NoExecute taints together are tolerated.
-pub fn toleration_time_all(tolerations: &[Toleration], taints: &[Taint]) -> TolerationTime {
-    let no_execute = taints.iter().filter(|taint| taint.effect == "NoExecute");
-    no_execute.map(|taint| toleration_time(tolerations, taint)).min().unwrap_or(TolerationTime::Forever)
-}
-
 /// Returns the tolerations of a running pod moved from the defaults of one profile to those of another.
 ///
 /// Only what is exactly an old default is rewritten, each of the two on its own. `None`: nothing changes.

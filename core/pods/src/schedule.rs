@@ -58,15 +58,6 @@ impl Usage {
     pub fn is_nothing(&self) -> bool {
         self.pods == 0 && self.requested.is_empty()
     }
-
-    /// Returns what pods take together, by the node that they are assigned to.
-    pub fn by_node<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeMap<String, Usage> {
-        let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
-        for pod in pods.into_iter().filter(|pod| !pod.spec.node_name.is_empty()) {
-            usage.entry(pod.spec.node_name.clone()).or_default().add(&Usage::of(pod));
-        }
-        usage
-    }
 }
 
 /// Chooses the node of a pod, the first in the given order that fits.
@@ -173,6 +164,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns what pods take together, by the node that they are assigned to.
+    fn by_node<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeMap<String, Usage> {
+        let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
+        for pod in pods.into_iter().filter(|pod| !pod.spec.node_name.is_empty()) {
+            usage.entry(pod.spec.node_name.clone()).or_default().add(&Usage::of(pod));
+        }
+        usage
+    }
+
     fn pod(spec: serde_json::Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "d"}, "spec": spec})).unwrap()
     }
@@ -223,14 +223,14 @@ mod tests {
     fn what_is_taken_is_not_free() {
         let all = [node("a", json!({}))];
         let half = pod(json!({"nodeName": "a", "containers": [cpu("1500m")]}));
-        let usage = Usage::by_node([&half]);
+        let usage = by_node([&half]);
         assert_eq!(schedule(&pod(json!({"containers": [cpu("500m")]})), &all, &usage), Decision::Bind("a".to_owned()));
         assert!(matches!(schedule(&half, &all, &usage), Decision::Unschedulable(_)));
         let mut done = half.clone();
         done.status.phase = "Succeeded".to_owned();
-        assert_eq!(schedule(&half, &all, &Usage::by_node([&done])), Decision::Bind("a".to_owned()));
+        assert_eq!(schedule(&half, &all, &by_node([&done])), Decision::Bind("a".to_owned()));
         let small = pod(json!({"nodeName": "a", "containers": [{"name": "c"}]}));
-        let full = Usage::by_node([&small, &small]);
+        let full = by_node([&small, &small]);
         assert!(matches!(schedule(&small, &all, &full), Decision::Unschedulable(text) if text.contains("Too many pods")));
     }
 
@@ -238,10 +238,10 @@ mod tests {
     fn a_pod_requests_its_worst_moment() {
         let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}});
         let heavy = pod(json!({"initContainers": [sidecar, cpu("2")], "containers": [cpu("500m"), cpu("500m")]}));
-        assert_eq!(pod_requests(&heavy)["cpu"], Quantity::from_milli(2_100));
+        assert_eq!(pod_requests(&heavy)["cpu"], Quantity::parse("2100m").unwrap());
         let light =
             pod(json!({"initContainers": [cpu("100m"), sidecar], "containers": [cpu("1")], "overhead": {"cpu": "50m"}}));
-        assert_eq!(pod_requests(&light)["cpu"], Quantity::from_milli(1_150));
+        assert_eq!(pod_requests(&light)["cpu"], Quantity::parse("1150m").unwrap());
         let limited = pod(json!({"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}));
         assert_eq!(pod_requests(&limited)["memory"].to_string(), "1Gi");
     }

@@ -156,11 +156,6 @@ impl ExitRecord {
     pub fn finished(&self) -> Time {
         Time::from_micros(self.finished_at)
     }
-
-    /// Returns whether the process never ran.
-    pub fn never_started(&self) -> bool {
-        matches!(self.reason.as_str(), "StartError" | "ContainerCannotRun")
-    }
 }
 
 /// The directory of one container instance.

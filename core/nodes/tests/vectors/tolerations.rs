@@ -7,7 +7,7 @@ use api::node::Taint;
 use api::pod::Toleration;
 use machine::{Machine, Time};
 use nodes::eviction::{Effect, Evictor, Input, PodFacts};
-use nodes::tolerations::{Defaults, TolerationTime, admit, retolerate, toleration_time_all};
+use nodes::tolerations::{Defaults, TolerationTime, admit, retolerate, toleration_time};
 use profiles::Profile;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -110,7 +110,10 @@ pub(crate) fn check(case: Case) -> Verdict {
         }
         Given::Match { taints, tolerations } => {
             let taints: Vec<Taint> = taints.iter().map(|taint| taint.read(0.0)).collect();
-            match toleration_time_all(&read(tolerations), &taints) {
+            let tolerations = read(tolerations);
+            let no_execute = taints.iter().filter(|taint| taint.effect == "NoExecute");
+            let shortest = no_execute.map(|taint| toleration_time(&tolerations, taint)).min();
+            match shortest.unwrap_or(TolerationTime::Forever) {
                 TolerationTime::NotTolerated => json!({"tolerated": false, "seconds": null}),
                 TolerationTime::Seconds(seconds) => json!({"tolerated": true, "seconds": seconds}),
                 TolerationTime::Forever => json!({"tolerated": true, "seconds": null}),
