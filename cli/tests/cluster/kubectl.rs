@@ -56,6 +56,29 @@ endpoints: [{addresses: [10.1.0.1]}, {addresses: [10.1.0.2]}, {addresses: [10.1.
 const BAD_SERVICE: &str =
     "{apiVersion: v1, kind: Service, metadata: {name: bad}, spec: {ports: [{port: 70000}, {port: 80}], type: Door}}";
 
+const EXTERNAL: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: external}
+spec: {externalIPs: [192.0.2.1], ports: [{port: 80}], selector: {app: idle}}
+";
+const HOST_NETWORK: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: host}
+spec:
+  selector: {matchLabels: {app: host}}
+  template:
+    metadata: {labels: {app: host}}
+    spec: {hostNetwork: true, containers: [{name: app, image: 'idle:1', ports: [{containerPort: 8080}]}]}
+";
+const OTHER_HOST_PORT: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: host}
+spec: {hostNetwork: true, containers: [{name: app, image: 'idle:1', ports: [{containerPort: 8080, hostPort: 8081}]}]}
+";
+
 /// What is run, a text on stdin, and how the answers differ, if they do: `docs/compatibility.md` has these.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("create configmap settings --from-literal=a=1 --from-literal=b=2", "", ""),
@@ -80,6 +103,9 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("apply --validate=warn -f -", TYPO, ""),
     ("apply -f -", SLICE, ""),
     ("apply -f -", BAD_SERVICE, "errors come in another order, and no targetPort is derived from a port that is refused"),
+    ("apply --dry-run=server -o yaml -f -", EXTERNAL, ""),
+    ("apply --dry-run=server -o yaml -f -", HOST_NETWORK, ""),
+    ("apply --dry-run=server -f -", OTHER_HOST_PORT, ""),
     ("get pods", "", ""),
     ("get pods -o wide", "", ""),
     ("get pods --show-labels", "", ""),

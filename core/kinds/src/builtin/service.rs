@@ -128,6 +128,9 @@ pub(super) fn default(service: &mut Value) {
             fill(spec, "externalTrafficPolicy", "Cluster");
         }
         "NodePort" => fill(spec, "externalTrafficPolicy", "Cluster"),
+        _ if spec.get("externalIPs").and_then(Value::as_array).is_some_and(|addresses| !addresses.is_empty()) => {
+            fill(spec, "externalTrafficPolicy", "Cluster");
+        }
         _ => {}
     }
     fill(spec, "internalTrafficPolicy", "Cluster");
@@ -308,6 +311,8 @@ mod tests {
         assert_eq!(ports_without_node_port(&node), [0]);
         assert_eq!(node_ports(&node), [("TCP", 30001)]);
         assert_eq!(node["spec"]["externalTrafficPolicy"], "Cluster");
+        assert_eq!(defaulted(json!({"externalIPs": ["1.2.3.4"]}))["spec"]["externalTrafficPolicy"], "Cluster");
+        assert_eq!(defaulted(json!({"externalIPs": []}))["spec"].get("externalTrafficPolicy"), None);
         let balancer =
             defaulted(json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 1}]}));
         assert!(!wants_node_ports(&balancer) && ports_without_node_port(&balancer).is_empty());

@@ -92,9 +92,9 @@ fn validate_ports(container: &Value, pod: &Pod<'_>, path: &Path, errors: &mut Er
             && let Some(broken) = names::port_number(host)
         {
             errors.push(Error::invalid(&path.child("hostPort"), host, broken));
-        } else if pod.host_network && host != number {
-            let detail = "must match `hostPort` when `hostNetwork` is true";
-            errors.push(Error::invalid(&path.child("containerPort"), number, detail));
+        } else if pod.host_network && host != 0 && host != number {
+            let detail = "must match `containerPort` when `hostNetwork` is true";
+            errors.push(Error::invalid(&path.child("hostPort"), host, detail));
         }
         required_one_of(port, "protocol", &PROTOCOLS, &path, errors);
     }
@@ -201,11 +201,16 @@ mod tests {
 
     #[test]
     fn ports_of_the_node_are_taken_once() {
-        let container = |name: &str| json!({"name": name, "image": "i", "ports": [{"containerPort": 80}]});
-        let spec = json!({"hostNetwork": true, "containers": [container("a"), container("b")]});
+        let container = |name: &str, port: Value| json!({"name": name, "image": "i", "ports": [port]});
+        let taken = json!({"containerPort": 80, "hostPort": 80});
+        let spec = json!({"hostNetwork": true, "containers": [container("a", taken.clone()), container("b", taken)]});
         assert_eq!(errors(spec), owned(&[("spec.containers[1].ports[0].hostPort", "Duplicate")]));
-        let spec = json!({"containers": [container("a"), container("b")]});
-        assert_eq!(errors(spec), []);
+        let plain = json!({"containerPort": 80});
+        let spec = json!({"hostNetwork": true, "containers": [container("a", plain.clone()), container("b", plain)]});
+        assert_eq!(errors(spec), [], "a template need not name them");
+        let other = json!({"containerPort": 80, "hostPort": 81});
+        let spec = json!({"hostNetwork": true, "containers": [container("a", other)]});
+        assert_eq!(errors(spec), owned(&[("spec.containers[0].ports[0].hostPort", "Invalid")]));
     }
 
     #[test]

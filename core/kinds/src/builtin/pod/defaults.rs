@@ -27,9 +27,22 @@ pub(in crate::builtin) fn default_pod(pod: &mut Value) {
     let class = spec.get("priorityClassName").and_then(Value::as_str).unwrap_or_default();
     let priority = SYSTEM_PRIORITIES.iter().find(|(name, _)| *name == class).map_or(0, |(_, priority)| *priority);
     fill(spec, "priority", priority);
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["initContainers", "containers"] {
         for container in each_mut(spec, list) {
             request_limits(container);
+            if host_network {
+                take_host_ports(container);
+            }
+        }
+    }
+}
+
+/// What listens on the node's network has the same port there; templates are left as they are.
+fn take_host_ports(container: &mut Map<String, Value>) {
+    for port in each_mut(container, "ports") {
+        if let Some(number) = port.get("containerPort").cloned() {
+            fill(port, "hostPort", number);
         }
     }
 }
@@ -61,10 +74,9 @@ pub(in crate::builtin) fn default_pod_spec(object: &mut Value, path: &[&str]) {
     fill(spec, "terminationGracePeriodSeconds", 30);
     fill(spec, "securityContext", json!({}));
     default_service_account(spec);
-    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in each_mut(spec, list) {
-            default_container(container, host_network);
+            default_container(container);
         }
     }
     for volume in each_mut(spec, "volumes") {
@@ -88,7 +100,7 @@ fn default_service_account(spec: &mut Map<String, Value>) {
     }
 }
 
-fn default_container(container: &mut Map<String, Value>, host_network: bool) {
+fn default_container(container: &mut Map<String, Value>) {
     drop_zeros(container, &["stdin", "stdinOnce", "tty", "workingDir"]);
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let pull = if has_moving_tag(image) { "Always" } else { "IfNotPresent" };
@@ -99,9 +111,6 @@ fn default_container(container: &mut Map<String, Value>, host_network: bool) {
     for port in each_mut(container, "ports") {
         drop_zeros(port, &["hostPort", "name", "hostIP"]);
         fill(port, "protocol", "TCP");
-        if host_network && let Some(number) = port.get("containerPort").cloned() {
-            fill(port, "hostPort", number);
-        }
     }
     for variable in each_mut(container, "env") {
         drop_zeros(variable, &["value"]);
@@ -214,6 +223,15 @@ mod tests {
         for image in ["i:1", "host:5000/i:v2", "i@sha256:abc", "i:1@sha256:abc"] {
             assert!(!has_moving_tag(image), "{image}");
         }
+    }
+
+    #[test]
+    fn ports_of_the_node_are_filled_in_for_pods_only() {
+        let spec = json!({"hostNetwork": true, "containers": [{"name": "c", "ports": [{"containerPort": 8}]}]});
+        assert_eq!(pod(spec.clone())["containers"][0]["ports"][0]["hostPort"], 8);
+        let mut template = json!({"template": {"spec": spec}});
+        default_pod_spec(&mut template, &["template", "spec"]);
+        assert_eq!(template["template"]["spec"]["containers"][0]["ports"], json!([{"containerPort": 8, "protocol": "TCP"}]));
     }
 
     #[test]
