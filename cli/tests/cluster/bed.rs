@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -139,6 +140,8 @@ impl Drop for Namespace<'_> {
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
+    /// The Lease that it leads by.
+    pub(crate) lease: String,
     _folder: tempfile::TempDir,
 }
 
@@ -147,11 +150,12 @@ impl Running {
     pub(crate) fn controllers(kubeconfig: &Path, arguments: &[&str]) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let lease = format!("lifesign-test-{:x}-{}", std::process::id(), folder.path().file_name().unwrap().len());
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let lease = format!("lifesign-test-{:x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new(LIFESIGN);
         command.args(["controllers", "--leader-elect-resource-name", &lease, "--kubeconfig"]).arg(kubeconfig).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
-        Running { child: command.spawn().unwrap(), log, _folder: folder }
+        Running { child: command.spawn().unwrap(), log, lease, _folder: folder }
     }
 
     /// Returns what it has said.

@@ -235,6 +235,15 @@ fn equal_those_of_kube_controller_manager(bed: &Bed) {
         "{:?}",
         managers.iter().map(manager).collect::<Vec<_>>()
     );
+    // The pod whose node is gone is told, with the name of the node, and of ours.
+    let missing = format!("Node nowhere-{} not found", namespace.name);
+    bed.until("an event that names the node", |bed| {
+        let events = bed.list(&format!("/api/v1/namespaces/{}/events", namespace.name));
+        let ours =
+            |event: &Value| event["source"]["component"].as_str().is_some_and(|name| !name.contains("controller-manager"));
+        let warned = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains(&missing));
+        events.iter().any(|event| ours(event) && warned(event)).then_some(())
+    });
     assert!(ours.stop(), "a clean stop");
     drop(off);
     clean(bed, namespace, &cluster_wide);

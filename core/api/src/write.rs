@@ -76,6 +76,16 @@ pub enum Body {
     Encoded(Arc<Vec<u8>>),
 }
 
+impl Body {
+    /// Returns the object; `None`: the text is not JSON.
+    pub fn to_json(&self) -> Option<Value> {
+        match self {
+            Body::Json(value) => Some(value.clone()),
+            Body::Encoded(text) => serde_json::from_slice(text).ok(),
+        }
+    }
+}
+
 impl From<Value> for Body {
     fn from(value: Value) -> Body {
         Body::Json(value)

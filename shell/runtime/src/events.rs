@@ -1,7 +1,7 @@
 //! Writing Kubernetes events: what cores want said, bounded, counted, never in the way.
 //!
 //! Repetitions of an event are one event whose count rises. The queue is bounded and events that do not fit are counted and
-//! dropped: saying something must never hold up doing something.
+//! dropped: saying something must never hold up doing something. Writes that were refused are told the same way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use machine::{BackOff, Time};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::refusals::Refused;
 use crate::{Clock, Writer};
 
 /// Events that wait to be written; each is small, and a burst of a few hundred is a rollout.
@@ -34,9 +35,12 @@ pub struct EventWriter {
 
 impl EventWriter {
     /// Starts the writer; it ends when every clone is gone. `component` is who says it, `host` where.
+    ///
+    /// Writes of `writer` that are refused become events as well.
     pub fn start(writer: Writer, clock: Clock, component: &str, host: &str) -> EventWriter {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
+        writer.report_to(Reports { sender: sender.downgrade(), dropped: Arc::clone(&dropped) });
         let task = Task {
             writer,
             clock: clock.clone(),
@@ -57,7 +61,8 @@ impl EventWriter {
 
     /// Takes an event that stands for so many occurrences; never waits.
     pub fn record_times(&self, event: Event, times: u32) {
-        if self.sender.try_send(PendingEvent { at: self.clock.now(), event, times: u64::from(times.max(1)) }).is_err() {
+        let pending = PendingEvent { at: self.clock.now(), content: Content::Event(event), times: u64::from(times.max(1)) };
+        if self.sender.try_send(pending).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -68,11 +73,32 @@ impl EventWriter {
     }
 }
 
+/// Where a [`Writer`] tells which of its writes were refused; does not keep the events from ending.
+pub(crate) struct Reports {
+    sender: mpsc::WeakSender<PendingEvent>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Reports {
+    /// Takes a refusal; never waits.
+    pub(crate) fn record(&self, at: Time, refused: Refused) {
+        let Some(sender) = self.sender.upgrade() else { return };
+        if sender.try_send(PendingEvent { at, content: Content::Refused(refused), times: 1 }).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// An event that waits to be written.
 struct PendingEvent {
     at: Time,
-    event: Event,
+    content: Content,
     times: u64,
+}
+
+enum Content {
+    Event(Event),
+    Refused(Refused),
 }
 
 /// What makes two events the same.
@@ -98,7 +124,12 @@ struct Task {
 
 impl Task {
     async fn run(mut self, mut receiver: mpsc::Receiver<PendingEvent>) {
-        while let Some(PendingEvent { at, event, times }) = receiver.recv().await {
+        while let Some(PendingEvent { at, content, times }) = receiver.recv().await {
+            let event = match content {
+                Content::Event(event) => Some(event),
+                Content::Refused(refused) => refused.event(self.writer.client()).await,
+            };
+            let Some(event) = event else { continue };
             let mut failures = 0;
             loop {
                 if self.clock.now().since(at) > STALE_AFTER {

@@ -8,6 +8,7 @@ pub mod files;
 mod informer;
 mod metrics;
 mod object;
+mod refusals;
 pub mod requests;
 mod tasks;
 mod tls;

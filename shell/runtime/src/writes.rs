@@ -1,8 +1,9 @@
 //! Sending what cores want written: one way, one timeout, one meaning of every answer.
 //!
-//! Writes that are refused are said once, clearly, and then at most every few seconds; all of them are counted.
+//! Writes that are refused are said once, clearly, and then at most every few seconds, in the log and as an event of the object;
+//! all of them are counted.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use api::write::{Body, Verb};
@@ -16,7 +17,9 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::Clock;
+use crate::events::Reports;
 use crate::metrics::Metrics;
+use crate::refusals::Refused;
 use crate::requests::{self, RequestError};
 
 /// A write that gets no answer in this time has failed; nobody knows whether it was done.
@@ -42,6 +45,8 @@ struct Inner {
     permits: Semaphore,
     metrics: Metrics,
     lines: Mutex<Lines>,
+    /// Who makes events of refusals; nobody for writers that write no events.
+    reports: OnceLock<Reports>,
 }
 
 struct Lines {
@@ -68,7 +73,17 @@ impl Writer {
     pub fn new(client: Client, clock: Clock, manager: &str, metrics: Metrics) -> Writer {
         let lines = Mutex::new(Lines { bucket: Bucket::new(LINES.0, LINES.1), suppressed: 0 });
         let (permits, manager) = (Semaphore::new(WRITES_MAX), manager.to_owned());
-        Writer(Arc::new(Inner { client, clock, manager, permits, metrics, lines }))
+        Writer(Arc::new(Inner { client, clock, manager, permits, metrics, lines, reports: OnceLock::new() }))
+    }
+
+    /// Tells from now on which writes are refused; the first to ask is told.
+    pub(crate) fn report_to(&self, reports: Reports) {
+        let _ = self.0.reports.set(reports);
+    }
+
+    /// Returns what the writer speaks through.
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
     }
 
     /// Sends a request when there is room for it, and returns what the server answered.
@@ -141,6 +156,14 @@ impl Writer {
             _ => "write failed; it is tried again",
         };
         tracing::warn!(kind, object, verb, suppressed, %error, "{advice}");
+        // A server that does not answer or has too much to do would not take an event either.
+        if let (Some(reports), RequestError::Refused(refusal)) = (self.0.reports.get(), error)
+            && refusal.code != 429
+            && failed != WriteError::NamespaceTerminating
+            && let Some(refused) = Refused::new(write, &error.to_string())
+        {
+            reports.record(self.0.clock.now(), refused);
+        }
     }
 }
 

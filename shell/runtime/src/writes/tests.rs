@@ -117,3 +117,65 @@ async fn a_server_that_never_answers_does_not_hold_anybody_up() {
     let failure = writer.perform(&write).await.unwrap_err();
     assert_eq!((failure.error, begun.elapsed()), (WriteError::Failed, TIMEOUT));
 }
+
+/// Waits until the server was sent so many requests, and returns them.
+async fn all_sent(sent: &Mutex<Vec<Sent>>, count: usize) -> Vec<Sent> {
+    for _ in 0..1_000 {
+        if sent.lock().unwrap().len() >= count {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    sent.lock().unwrap().clone()
+}
+
+const FORBIDDEN: u16 = 403;
+
+fn forbidden() -> (u16, Value) {
+    (FORBIDDEN, json!({"kind": "Status", "code": FORBIDDEN, "reason": "Forbidden", "message": "you may not"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_becomes_an_event_of_the_object() {
+    let found = (200, json!({"metadata": {"name": "p", "uid": "u1"}}));
+    let made = (201, json!({}));
+    let (writer, sent) = writer(vec![forbidden(), found.clone(), made.clone(), forbidden(), found, made]);
+    let events = crate::EventWriter::start(writer.clone(), Clock::starting_at(Time::from_secs(1)), "test", "host");
+    let write = Write::to::<api::Pod>("d", "p", Verb::Merge(json!({}))).status();
+    assert_eq!(writer.perform(&write).await.unwrap_err().error, WriteError::Denied);
+    let first = all_sent(&sent, 3).await;
+    assert_eq!(first[1].line, "GET /api/v1/namespaces/d/pods/p");
+    assert_eq!(first[2].line, "POST /api/v1/namespaces/d/events?fieldManager=lifesign-test");
+    let event: Value = serde_json::from_str(&first[2].body).unwrap();
+    assert_eq!(event["involvedObject"], json!({"apiVersion": "v1", "kind": "Pod", "namespace": "d", "name": "p", "uid": "u1"}));
+    assert_eq!((&event["type"], &event["reason"]), (&json!("Warning"), &json!("WriteRefused")));
+    assert_eq!(event["message"], "cannot patch Pod \"p\": you may not (403 Forbidden)");
+    // The same again is counted, not written again.
+    writer.perform(&write).await.unwrap_err();
+    let second = all_sent(&sent, 6).await;
+    assert!(second[5].line.starts_with("PATCH /api/v1/namespaces/d/events/p."), "{}", second[5].line);
+    assert_eq!(serde_json::from_str::<Value>(&second[5].body).unwrap()["count"], 2);
+    assert_eq!(events.dropped(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_creation_becomes_an_event_of_the_owner() {
+    let (writer, sent) = writer(vec![forbidden(), (201, json!({}))]);
+    let _events = crate::EventWriter::start(writer.clone(), Clock::starting_at(Time::from_secs(1)), "test", "host");
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u2", "controller": true});
+    let pod = json!({"metadata": {"generateName": "r-", "ownerReferences": [owner]}});
+    writer.perform(&Write::to::<api::Pod>("d", "", Verb::Create(pod.into()))).await.unwrap_err();
+    let sent = all_sent(&sent, 2).await;
+    let event: Value = serde_json::from_str(&sent[1].body).unwrap();
+    let object = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "namespace": "d", "name": "r", "uid": "u2"});
+    assert_eq!((&event["involvedObject"], sent.len()), (&object, 2), "{event}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_write_events_does_not_go_round_in_circles() {
+    let (writer, sent) = writer(vec![forbidden(), (200, json!({"metadata": {"uid": "u"}})), forbidden()]);
+    let events = crate::EventWriter::start(writer.clone(), Clock::starting_at(Time::from_secs(1)), "test", "host");
+    writer.perform(&Write::to::<api::Node>("", "n", Verb::Merge(json!({})))).await.unwrap_err();
+    assert_eq!(all_sent(&sent, 4).await.len(), 3, "the change, the object, one event");
+    assert_eq!(events.dropped(), 1);
+}
