@@ -65,7 +65,6 @@ pub fn resolve(
 ) -> Result<Resolved, ConfigError> {
     let mut warnings = Vec::new();
     let user = security::user(pod, container, context)?;
-    warnings.extend(security::warnings(pod, container));
     let place = api::field::Path::new(format!("spec.containers{{{}}}", text(container, &["name"])));
     warnings.extend(api::process_rules::container_not_honoured(&pod["spec"], container, &place));
     let mut env = base(pod, context, user.user);

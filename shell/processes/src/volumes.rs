@@ -33,10 +33,7 @@ pub enum VolumeError {
 }
 
 /// Makes the volumes of a pod below `dir`; those that are there already stay as they are.
-///
-/// Returns what somebody should be told, but keeps nothing from running.
-pub fn prepare(pod: &Value, dir: &Path, references: &References, context: &PodContext) -> Result<Vec<String>, VolumeError> {
-    let mut warnings = Vec::new();
+pub fn prepare(pod: &Value, dir: &Path, references: &References, context: &PodContext) -> Result<(), VolumeError> {
     let root = |source| VolumeError::Io { volume: String::new(), source };
     // Secrets lie here: for nobody else, unless a container runs as somebody else.
     let mode = if others_run(pod, context) { 0o711 } else { 0o700 };
@@ -57,7 +54,6 @@ pub fn prepare(pod: &Value, dir: &Path, references: &References, context: &PodCo
         match content {
             Content::InPlace => {}
             Content::Empty => {
-                warnings.extend(unlimited(name, volume));
                 if !target.exists() {
                     std::fs::DirBuilder::new().mode(0o777).create(&target).map_err(io)?;
                     // Not what the umask left of it: every user of the pod may write.
@@ -73,7 +69,7 @@ pub fn prepare(pod: &Value, dir: &Path, references: &References, context: &PodCo
             }
         }
     }
-    Ok(warnings)
+    Ok(())
 }
 
 /// What a volume holds.
@@ -168,17 +164,6 @@ fn is_of_type(path: &Path, type_: &str) -> bool {
         "BlockDevice" => found().is_some_and(|found| found.is_block_device()),
         _ => false,
     }
-}
-
-/// Returns what is not enforced of an emptyDir.
-fn unlimited(name: &str, volume: &Value) -> Option<String> {
-    let limits: Vec<&str> = ["medium", "sizeLimit"]
-        .into_iter()
-        .filter(|field| {
-            get(volume, "emptyDir").and_then(|source| get(source, field)).is_some_and(|value| value.as_str() != Some(""))
-        })
-        .collect();
-    (!limits.is_empty()).then(|| format!("volume {name:?} is a plain directory; not enforced: {}", limits.join(", ")))
 }
 
 /// Returns the containers of the pod.

@@ -242,7 +242,7 @@ pub fn warnings(kind: Builtin, new: &Value, old: Option<&Value>, ctx: &Context<'
     let mut warnings = Vec::new();
     match kind {
         Builtin::EndpointSlice => warnings.extend(endpointslice_rules::endpoint_slice_warnings(new, old.is_none())),
-        Builtin::Service => warnings.extend(service::validate::warnings(new)),
+        Builtin::Service => warnings.extend(service::validate::warnings(new, ctx)),
         Builtin::Pod if old.is_none() => {
             let name = json::text(new, &["metadata", "name"]);
             if let Some(broken) = names::dns1123_label(name) {
@@ -265,7 +265,7 @@ pub fn warnings(kind: Builtin, new: &Value, old: Option<&Value>, ctx: &Context<'
     if old.is_none_or(|old| json::at(old, path) != json::at(new, path)) {
         if ctx.allow_loopback_endpoints {
             let spec = json::at(new, path).unwrap_or(&Value::Null);
-            warnings.extend(process_rules::not_honoured(spec, &Path::new(path.join("."))));
+            warnings.extend(process_rules::warnings(spec, &Path::new(path.join("."))));
         }
         warnings.extend(pod::env::env_warnings(json::at(new, path).unwrap_or(&Value::Null), &Path::new(path.join("."))));
         warnings.extend(probe_rules::probe_warnings(kind.kind(), new, ctx.gates));

@@ -2,6 +2,7 @@
 
 mod large;
 mod laws;
+mod pod_fields;
 mod updates;
 
 use api::field::Error;

@@ -1,9 +1,7 @@
-//! `securityContext`: which user a container runs as, and what a plain process cannot be held to.
-//!
-//! What would change how the program runs is refused. What would only have restricted it is told and left out: the program
-//! works the same, but nobody should believe that it is confined.
+//! `securityContext`: which user a container runs as. What would change how the program runs and cannot be had is refused; what
+//! would only have restricted it is told (`api::process_rules`).
 
-use api::json::{at, boolean, int, items, text};
+use api::json::{boolean, int, items};
 use serde_json::Value;
 
 use super::{ConfigError, PodContext};
@@ -45,33 +43,4 @@ pub(super) fn user(pod: &Value, container: &Value, context: &PodContext) -> Resu
         return Err(ConfigError::Unsupported { field, hint: "remove it and use runAsGroup" });
     }
     Ok(User { user, group })
-}
-
-/// Returns what a plain process is not held to.
-pub(super) fn warnings(pod: &Value, container: &Value) -> Vec<String> {
-    let own = |path: &[&str]| at(container, &[&["securityContext"], path].concat());
-    let either = |path: &[&str]| own(path).or_else(|| at(pod, &[&["spec", "securityContext"], path].concat()));
-    let mut found = Vec::new();
-    if own(&["readOnlyRootFilesystem"]).and_then(Value::as_bool) == Some(true) {
-        found.push("readOnlyRootFilesystem");
-    }
-    if own(&["capabilities", "drop"]).and_then(Value::as_array).is_some_and(|dropped| !dropped.is_empty()) {
-        found.push("capabilities.drop");
-    }
-    if own(&["allowPrivilegeEscalation"]).and_then(Value::as_bool) == Some(false) {
-        found.push("allowPrivilegeEscalation");
-    }
-    if either(&["seccompProfile", "type"]).and_then(Value::as_str).is_some_and(|type_| type_ != "Unconfined") {
-        found.push("seccompProfile");
-    }
-    for (name, field) in [("seLinuxOptions", "seLinuxOptions"), ("appArmorProfile", "appArmorProfile")] {
-        if either(&[name]).is_some() {
-            found.push(field);
-        }
-    }
-    if found.is_empty() {
-        return Vec::new();
-    }
-    let container = text(container, &["name"]);
-    vec![format!("container {container:?} runs as a plain process and is not confined by {}", found.join(", "))]
 }

@@ -248,7 +248,7 @@ fn restrictions_that_are_not_enforced_are_told() {
     assert_eq!(
         warnings,
         [
-            "container \"main\" runs as a plain process and is not confined by readOnlyRootFilesystem, capabilities.drop, allowPrivilegeEscalation"
+            "container \"main\" runs as a plain process and is not confined by allowPrivilegeEscalation, capabilities.drop, readOnlyRootFilesystem"
         ]
     );
 }

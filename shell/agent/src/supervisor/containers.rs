@@ -155,18 +155,22 @@ pub(super) async fn prepare(
             let pod_context = context.pod_context(&dir, &ip);
             let path = api::field::Path::new("spec");
             let not_honoured = api::process_rules::pod_not_honoured(&raw["spec"], &path);
+            let refusal = api::process_rules::refusal(&raw["spec"]);
             let made = tokio::task::spawn_blocking(move || {
                 let made = dir.create(pod_context.uid == 0);
                 made.map_err(|source| VolumeError::Io { volume: String::new(), source })?;
                 volumes::prepare(&raw, &dir.volumes(), &references, &pod_context)
             });
             match made.await {
-                Ok(Ok(warnings)) => {
-                    for message in not_honoured.into_iter().chain(warnings) {
-                        context.send(Message::Warning { pod, message }).await;
+                Ok(Ok(())) => match refusal {
+                    Some(message) => Input::PrepareFailed { reason: CONFIG_ERROR.to_owned(), message },
+                    None => {
+                        for message in not_honoured {
+                            context.send(Message::Warning { pod, message }).await;
+                        }
+                        Input::Prepared { ip }
                     }
-                    Input::Prepared { ip }
-                }
+                },
                 Ok(Err(VolumeError::Config(error))) => {
                     Input::PrepareFailed { reason: CONFIG_ERROR.to_owned(), message: error.to_string() }
                 }

@@ -224,10 +224,18 @@ pub(in crate::builtin) fn validate_change(new: &Value, old: &Value, errors: &mut
 }
 
 /// Returns what is accepted and has no effect.
-pub(in crate::builtin) fn warnings(service: &Value) -> Vec<String> {
+pub(in crate::builtin) fn warnings(service: &Value, ctx: &Context<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
-    if is_external_name(service) && !json::items(service, &["spec", "externalIPs"]).is_empty() {
-        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    if !json::items(service, &["spec", "externalIPs"]).is_empty() {
+        let why = if is_external_name(service) {
+            "is ignored when spec.type is \"ExternalName\""
+        } else {
+            "is deprecated and may no longer be implemented in some clusters"
+        };
+        warnings.push(format!("spec.externalIPs {why}"));
+    }
+    if ctx.allow_loopback_endpoints && type_of(service) == "LoadBalancer" {
+        warnings.push("spec.type LoadBalancer: there is nobody here who gives it an address; its node ports work".to_owned());
     }
     if is_headless(service) && json::text(service, &["spec", "sessionAffinity"]) == "ClientIP" {
         warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
