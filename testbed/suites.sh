@@ -77,15 +77,8 @@ cpu_per_attempt() {
 }
 no_pods() { [ -z "$("$bin/kubectl" --kubeconfig "$1" get pods -A -l app=web -o name)" ]; }
 
-suite_bench() {
-  (cd "$here/.." && cargo build --release -p lifesign)
-  bed_stop
-  bed_start --durable
-  . "$bed/settings"
-  local admin=$bed/etc/kubernetes/admin.conf probe
-  date -u +%FT%TZ
-  uname -srm
-  uptime
+# The API servers, one after the other on the same machine.
+bench_server() {
   echo "=== kube-apiserver and etcd"
   "$bin/bed" load "$admin"
   echo "memory: $(memory $(status_files "$(pid_of kube-apiserver)" "$(pid_of 'bed etcd')"))"
@@ -94,16 +87,44 @@ suite_bench() {
   "$bin/bed" load "$data/kubeconfig"
   echo "memory: $(memory $(status_files "$lifesign"))"
   stop_lifesign
+}
+
+# From listen() to ready: the same pods with the same probes.
+bench_ready() {
+  local probe
   echo "=== kubelet"
   for probe in '{"periodSeconds": 1}' '{"periodSeconds": 10}'; do "$bin/bed" ready "$admin" "$IMAGE" /bin/bed 30 "$probe"; done
-  cpu_per_attempt "$(pid_of 'kubelet ')" "$admin" "$IMAGE" /bin/bed
   echo "=== lifesign up"
   start_lifesign up
-  for probe in '{"periodSeconds": 1, "periodMilliseconds": -800}' '{"periodSeconds": 1}' '{"periodSeconds": 10}'; do
-    "$bin/bed" ready "$data/kubeconfig" none "$bin/bed" 30 "$probe"
-  done
+  for probe in '{"periodSeconds": 1}' '{"periodSeconds": 10}'; do "$bin/bed" ready "$data/kubeconfig" none "$bin/bed" 30 "$probe"; done
+  stop_lifesign
+}
+
+# What an attempt costs those who make it.
+bench_kubelet() {
+  echo "=== kubelet"
+  cpu_per_attempt "$(pid_of 'kubelet ')" "$admin" "$IMAGE" /bin/bed
+}
+bench_agent() {
+  echo "=== lifesign up"
+  start_lifesign up
   cpu_per_attempt "$lifesign" "$data/kubeconfig" none "$bin/bed"
   stop_lifesign
+}
+
+# suite_bench [PART...]: all parts, or these. The pods of `up` and of the bed are the same program.
+suite_bench() {
+  local part admin=$bed/etc/kubernetes/admin.conf
+  [ $# -gt 0 ] || set -- server ready kubelet agent
+  for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent"; done
+  (cd "$here/.." && cargo build --release -p lifesign)
+  bed_stop
+  bed_start --durable
+  . "$bed/settings"
+  date -u +%FT%TZ
+  uname -srm
+  uptime
+  for part in "$@"; do "bench_$part"; done
   bed_stop
   uptime
 }
