@@ -46,7 +46,7 @@ pid_of() {
 # start_lifesign COMMAND: starts `lifesign COMMAND` on new data and waits until it serves; sets $lifesign and $data.
 start_lifesign() {
   data=$(mktemp -d)
-  "$here/../target/release/lifesign" "$1" --data-dir "$data" >"$data/out" 2>"$data/log" &
+  "$program" "$1" --data-dir "$data" >"$data/out" 2>"$data/log" &
   lifesign=$!
   until_true 20 grep -q ready "$data/out" || fail "lifesign $1 did not start: $(cat "$data/log")"
 }
@@ -112,12 +112,13 @@ bench_agent() {
   stop_lifesign
 }
 
-# suite_bench [PART...]: all parts, or these. The pods of `up` and of the bed are the same program.
+# suite_bench [PART...]: all parts, or these. The pods of `up` and of the bed are the same program. LIFESIGN_BENCH_PROGRAM is another
+# lifesign than that of this clone.
 suite_bench() {
-  local part admin=$bed/etc/kubernetes/admin.conf
+  local part admin=$bed/etc/kubernetes/admin.conf program=${LIFESIGN_BENCH_PROGRAM:-$here/../target/release/lifesign}
   [ $# -gt 0 ] || set -- server ready kubelet agent
   for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent"; done
-  (cd "$here/.." && cargo build --release -p lifesign)
+  [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || (cd "$here/.." && cargo build --release -p lifesign)
   bed_stop
   bed_start --durable
   . "$bed/settings"

@@ -46,7 +46,7 @@ func dial(kubeconfig string) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		server.clients = append(server.clients, &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}})
+		server.clients = append(server.clients, &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, MaxConnsPerHost: 1, DisableCompression: true}})
 	}
 	return server, nil
 }

@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// At rest is what stays the same for so long: longer than anything a controller waits for.
 const CALM: Duration = Duration::from_secs(2);
 const PROGRESS_DEADLINE_SECONDS: i64 = 10;
+/// How Kubernetes begins the message of an event that stands for many.
+const COMBINED: &str = "(combined from similar events): ";
 /// Reasons of `Progressing` after which nothing follows by itself.
 const ENDS: [&str; 3] = ["NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"];
 
@@ -239,14 +241,15 @@ impl Side {
             .fold(text.to_owned(), |text, (number, hash)| text.replace(hash.as_str(), &format!("HASH{number}")))
     }
 
-    /// Returns which events Deployments and ReplicaSets have, numbers and names of pods aside.
+    /// Returns which events Deployments and ReplicaSets have, numbers and names of pods aside, and whether some were combined.
     pub(super) fn events(&self) -> BTreeSet<String> {
         let events = self.list("/api/v1", "events").into_iter();
         let of_workloads =
             events.filter(|event| ["Deployment", "ReplicaSet"].iter().any(|kind| event["involvedObject"]["kind"] == *kind));
         let line = |event: Value| {
             let part = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-            let words: Vec<String> = self.without_hashes(&part("message")).split(' ').map(plain).collect();
+            let words: Vec<String> =
+                self.without_hashes(&part("message").replace(COMBINED, "")).split(' ').map(plain).collect();
             format!("{} {} {}: {}", event["involvedObject"]["kind"], part("type"), part("reason"), words.join(" "))
         };
         of_workloads.map(line).collect()
