@@ -51,8 +51,8 @@ func dial(kubeconfig string) (*server, error) {
 	return server, nil
 }
 
-// call sends a request over a connection and returns the body of an answer that is good.
-func (server *server) call(connection int, method, path string, body any) ([]byte, error) {
+// send sends a request over a connection and returns an answer that is good.
+func (server *server) send(connection int, method, path string, body any) (*http.Response, error) {
 	var reader io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -67,15 +67,33 @@ func (server *server) call(connection int, method, path string, body any) ([]byt
 	}
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := server.clients[connection].Do(request)
+	if err != nil || answer.StatusCode < 300 {
+		return answer, err
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return nil, fmt.Errorf("%s %s: %s %s", method, path, answer.Status, text)
+}
+
+// call sends a request over a connection and returns the body of an answer that is good.
+func (server *server) call(connection int, method, path string, body any) ([]byte, error) {
+	answer, err := server.send(connection, method, path, body)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode >= 300 {
-		err = fmt.Errorf("%s %s: %s %s", method, path, answer.Status, text)
+	return io.ReadAll(answer.Body)
+}
+
+// read reads something and forgets it: what the server does is measured, not what a client does with it.
+func (server *server) read(connection int, path string) error {
+	answer, err := server.send(connection, "GET", path, nil)
+	if err != nil {
+		return err
 	}
-	return text, err
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
 }
 
 // watch calls seen for every event of a path until the context ends; it returns when the watch is open.
@@ -102,8 +120,8 @@ func (server *server) watch(ctx context.Context, path string, seen func(line []b
 	return nil
 }
 
-// each runs work on so many numbers, over every stream of every connection; returns how long all took, and the longest one.
-func each(count int, work func(connection, number int) error) (time.Duration, time.Duration, error) {
+// each runs work on so many numbers, over so many streams of every connection; returns how long all took, and the longest one.
+func each(count, streams int, work func(connection, number int) error) (time.Duration, time.Duration, error) {
 	var next, slowest atomic.Int64
 	var failed atomic.Value
 	var group sync.WaitGroup
@@ -170,18 +188,15 @@ func load(arguments []string) error {
 			return err
 		}
 	}
-	took, slowest, err := each(objects, create(many))
+	took, slowest, err := each(objects, streams, create(many))
 	if err != nil {
 		return err
 	}
 	fmt.Printf("creates per second: %.0f (slowest %d ms)\n", objects/took.Seconds(), slowest.Milliseconds())
-	if _, _, err := each(listed, create(few)); err != nil {
+	if _, _, err := each(listed, streams, create(few)); err != nil {
 		return err
 	}
-	took, _, err = each(lists, func(connection, _ int) error {
-		_, err := server.call(connection, "GET", path(few)+"?limit=500", nil)
-		return err
-	})
+	took, _, err = each(lists, 1, func(connection, _ int) error { return server.read(connection, path(few)+"?limit=500") })
 	if err != nil {
 		return err
 	}
