@@ -17,8 +17,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("workloads::pods_are_deleted_in_the_same_order", pods_are_deleted_in_the_same_order),
 ];
 
-/// What is done, in this order, and how the objects differ then, if they do: `docs/compatibility.md` has these.
-const STEPS: &[(&str, fn(&Side), &str)] = &[
+/// What is done, and how the objects differ then, if they do: `docs/compatibility.md` has these.
+type Step = (&'static str, fn(&Side), &'static str);
+
+/// In this order.
+const STEPS: &[Step] = &[
     ("created", |side| side.deploy("web", 3, &rolling(json!("25%"), json!("25%"))), ""),
     ("scaled up", |side| side.kubectl("scale deployment web --replicas=5"), ""),
     ("scaled down", |side| side.kubectl("scale deployment web --replicas=2"), ""),
