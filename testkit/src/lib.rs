@@ -5,6 +5,8 @@ pub mod client;
 pub mod diff;
 pub mod effort;
 #[cfg(feature = "plane")]
+pub mod floods;
+#[cfg(feature = "plane")]
 pub mod kubectl;
 #[cfg(feature = "plane")]
 pub mod link;

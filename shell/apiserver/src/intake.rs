@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use api::status::Status;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -20,7 +20,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const REFUSED_MAX: usize = 32 << 20;
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads a body.
+/// What room for a body begins with.
+const ROOM_MIN: usize = 16 << 10;
+
+/// Reads a body; the permit is charged for the room that it takes.
 pub(crate) async fn read<B>(body: B, headers: &HeaderMap, permit: &mut Permit) -> Result<Bytes, Status>
 where
     B: Body<Data = Bytes>,
@@ -29,13 +32,13 @@ where
     let mut body = pin!(body.map_err(Into::<Box<dyn std::error::Error + Send + Sync>>::into));
     let deadline = Instant::now() + BODY_TIMEOUT;
     let claimed = headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    let mut read = BytesMut::with_capacity(claimed.unwrap_or(0).min(BODY_MAX).min(64 << 10));
+    let mut read = Vec::new();
     loop {
         let Ok(frame) = tokio::time::timeout_at(deadline, body.frame()).await else {
             return Err(Status::timeout(format!("the body did not arrive within {} seconds", BODY_TIMEOUT.as_secs())));
         };
         let frame = match frame {
-            None => return Ok(read.freeze()),
+            None => return Ok(read.into()),
             Some(Err(error)) => return Err(Status::bad_request(format!("the body cannot be read: {error}"))),
             Some(Ok(frame)) => frame,
         };
@@ -43,7 +46,7 @@ where
         let refusal = if read.len() + data.len() > BODY_MAX || claimed.is_some_and(|claimed| claimed > BODY_MAX) {
             Some(Status::too_large(format!("Request entity too large: limit is {BODY_MAX}")))
         } else {
-            permit.charge(data.len()).err()
+            make_room(&mut read, data.len(), claimed.unwrap_or(BODY_MAX), permit).err()
         };
         match refusal {
             None => read.extend_from_slice(&data),
@@ -54,6 +57,18 @@ where
             }
         }
     }
+}
+
+/// Makes room for `more` bytes. Room doubles, as it does for any vector, but not past what the client has announced, and
+/// not before it has been charged: a body in its last third must not hold twice what it was let in with.
+fn make_room(read: &mut Vec<u8>, more: usize, expected: usize, permit: &mut Permit) -> Result<(), Status> {
+    let needed = read.len() + more;
+    if needed > read.capacity() {
+        let room = needed.max((2 * read.capacity()).max(ROOM_MIN).min(expected));
+        permit.charge(room - read.capacity())?;
+        read.reserve_exact(room - read.len());
+    }
+    Ok(())
 }
 
 /// Takes what a client still sends, keeping nothing of it.

@@ -7,6 +7,7 @@ mod auth;
 mod background;
 mod catalog;
 mod connections;
+mod fair;
 mod handlers;
 mod hub;
 mod intake;

@@ -28,7 +28,7 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { requests: 1_000, bytes: 64 << 20, requests_of_one: 400, bytes_of_one: 40 << 20 }
+        Limits { requests: 1_000, bytes: 48 << 20, requests_of_one: 400, bytes_of_one: 24 << 20 }
     }
 }
 

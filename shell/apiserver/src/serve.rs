@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{PeerIdentity, certificate_identity};
 use crate::connections::{Caps, Connection, Connections};
+use crate::fair::Fair;
 use crate::renewal::ShownCertificate;
 use crate::reply;
 use crate::server::Server;
@@ -50,6 +51,10 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// The largest header block.
 const HEADERS_MAX: u32 = 64 << 10;
+/// What one HTTP/1.1 connection may buffer each way, in bytes: headers that are a little too large are still read, and refused.
+const BUFFER_MAX: usize = HEADERS_MAX as usize + (16 << 10);
+/// What one HTTP/2 answer may have made and not sent yet, in bytes. Clients that do not read make each of their answers hold it.
+const SEND_BUFFER_MAX: usize = 64 << 10;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +160,7 @@ async fn connection(
 ) {
     // Small answers must not wait for more to come.
     let _ = stream.set_nodelay(true);
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Fair::new(stream)));
     let stream = tokio::select! {
         () = place.leave.cancelled() => return,
         done = handshake => match done {
@@ -196,7 +201,7 @@ async fn connection(
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(512 << 10);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -205,6 +210,7 @@ async fn connection(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_MAX)
+        .max_send_buf_size(SEND_BUFFER_MAX)
         .max_header_list_size(HEADERS_MAX);
     let served = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(served);
