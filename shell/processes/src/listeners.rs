@@ -3,6 +3,8 @@
 //! All pods of a machine share its network, and a server on 0.0.0.0 answers on every loopback address. A probe of one pod could
 //! so be answered by another, or by a stranger; the kernel knows whose socket it was.
 
+mod diag;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,10 +23,20 @@ pub enum Owner {
     Nobody,
 }
 
+/// Returns whether one of these processes is known to answer on an address. A quick look, for the usual case; if it says no,
+/// only [`owner`] knows.
+pub fn answers(address: IpAddr, port: u16, processes: &BTreeSet<i32>) -> bool {
+    let Ok(Some(inode)) = diag::listening(address, port) else { return false };
+    let inode = BTreeSet::from([inode]);
+    processes.iter().any(|pid| holds(*pid, &inode).unwrap_or(false))
+}
+
 /// Returns who answers on an address; `processes` are those of the pod.
-///
-/// Reads the kernel's table of sockets, so it is for the first success of a container, not for every attempt.
 pub fn owner(address: IpAddr, port: u16, processes: &BTreeSet<i32>) -> io::Result<Owner> {
+    if answers(address, port, processes) {
+        return Ok(Owner::Pod);
+    }
+    // Several sockets may share the address, and not every kernel answers the quick question: its tables have them all.
     let mut sockets = parse(&std::fs::read_to_string("/proc/net/tcp")?, port);
     // Without IPv6 there is no such file, and no such socket.
     sockets.extend(parse(&std::fs::read_to_string("/proc/net/tcp6").unwrap_or_default(), port));
@@ -126,6 +138,7 @@ mod tests {
         let pod: IpAddr = "127.201.0.9".parse().unwrap();
         let (listener, port) = listen("127.201.0.9");
         assert_eq!(owner(pod, port, &own()).unwrap(), Owner::Pod);
+        assert!(answers(pod, port, &own()) && !answers(pod, port, &BTreeSet::from([1 << 22])));
         assert_eq!(owner(pod, port, &BTreeSet::from([1 << 22])).unwrap(), Owner::Another);
         assert_eq!(owner("127.201.0.10".parse().unwrap(), port, &own()).unwrap(), Owner::Nobody);
         drop(listener);

@@ -74,6 +74,21 @@ pub fn below(root: i32) -> BTreeSet<i32> {
     descendants(root, &all())
 }
 
+/// Returns a process and what is below it, without a look at any other process. Children may be missing: not every kernel
+/// tells them, and whoever opens a session of its own and loses its parent is below somebody else.
+pub fn family(root: i32) -> BTreeSet<i32> {
+    let mut found = BTreeSet::from([root]);
+    let mut next = vec![root];
+    while let Some(parent) = next.pop() {
+        for task in std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().filter_map(Result::ok) {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            let children = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+            next.extend(children.filter(|pid| found.insert(*pid)));
+        }
+    }
+    found
+}
+
 fn descendants(root: i32, all: &[Stat]) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<&Stat>> = BTreeMap::new();
     for stat in all {
@@ -247,6 +262,21 @@ mod tests {
         assert!(is_running(id));
         assert!(!is_running(ProcessId { start_ticks: id.start_ticks + 1, ..id }));
         assert!(all().iter().any(|stat| stat.pid == own));
+    }
+
+    #[test]
+    fn a_family_is_a_process_and_its_children() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let seen = family(own);
+        assert_eq!(family(pid), BTreeSet::from([pid]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Some kernels are built without it.
+        if Path::new("/proc/thread-self/children").exists() {
+            assert!(seen.contains(&own) && seen.contains(&pid), "{seen:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use processes::container::Running;
-use processes::listeners::{Owner, owner};
+use processes::listeners::{Owner, answers, owner};
+use processes::procfs::family;
 use tokio::sync::Mutex;
 
 /// The containers of a pod that run, and who is known to answer where.
@@ -79,17 +80,16 @@ impl PortOwners {
     }
 }
 
-/// Looks at the first process of each container, which listens itself nearly always, and at all the others only if it does not: a
-/// look at every process of the machine takes milliseconds, and the pod is waited for.
+/// Looks at the first process of each container and what is below it, which listens nearly always, and at all the others only if
+/// it does not: a look at every process of the machine takes milliseconds, and the pod is waited for.
 fn look(address: SocketAddr, running: &[Arc<Running>]) -> std::io::Result<Owner> {
-    let first = running.iter().map(|running| running.main_process()).collect();
-    match owner(address.ip(), address.port(), &first)? {
-        Owner::Another => {
-            let all = running.iter().flat_map(|running| running.processes()).collect();
-            owner(address.ip(), address.port(), &all)
-        }
-        sure => Ok(sure),
+    let (ip, port) = (address.ip(), address.port());
+    let first: BTreeSet<i32> = running.iter().map(|running| running.main_process()).collect();
+    let below = || first.iter().flat_map(|process| family(*process)).collect();
+    if answers(ip, port, &first) || answers(ip, port, &below()) {
+        return Ok(Owner::Pod);
     }
+    owner(ip, port, &running.iter().flat_map(|running| running.processes()).collect())
 }
 
 #[cfg(test)]
