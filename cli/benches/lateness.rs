@@ -4,6 +4,9 @@
 //! another process on the same two cores. After a warm-up the agent's own histogram of start lag is read twice, and the
 //! difference tells the attempts in between. Processes are the limit of this: more than 2,000 workers are made of markers, 100 pods
 //! with as many custom probes each as it takes. Run with `cargo bench -p lifesign --bench lateness -- WORKERS PERIOD_MS SECONDS WARM_UP`.
+//!
+//! `cargo bench -p lifesign --bench lateness -- waiting WORKERS SECONDS` measures what containers cost that do not listen yet: nobody
+//! is where their probes ask, so that each is knocked at all the while.
 
 // A benchmark is a program for developers: what fails in it may stop it.
 #![allow(clippy::unwrap_used)]
@@ -28,11 +31,15 @@ fn main() {
     let period = i64::try_from(numbers.next().unwrap_or(200)).unwrap();
     let seconds = u64::try_from(numbers.next().unwrap_or(20)).unwrap();
     let warm_up = u64::try_from(numbers.next().unwrap_or(5)).unwrap();
+    let waiting = std::env::args().any(|text| text == "waiting");
     let port = serve_ok();
     let mut plane = Plane::new(env!("CARGO_BIN_EXE_lifesign")).whole();
     plane.set_arguments(["--sub-second-probe-policy", "Always"]);
     plane.start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if waiting {
+        return runtime.block_on(wait(&plane, workers, Duration::from_secs(u64::try_from(period).unwrap())));
+    }
     runtime.block_on(measure(&plane, workers, period, Duration::from_secs(warm_up), Duration::from_secs(seconds), port));
 }
 
@@ -42,16 +49,7 @@ async fn measure(plane: &Plane, workers: usize, period: i64, warm_up: Duration, 
         mark(&client, workers / MARKED_PODS, period).await;
     }
     let containers = if workers > CONTAINERS_MAX { 0 } else { workers };
-    for first in (0..containers).step_by(CONTAINERS) {
-        let containers: Vec<Value> =
-            (first..containers.min(first + CONTAINERS)).map(|index| container(index, period, port)).collect();
-        let pod = json!({
-            "metadata": {"name": format!("many-{first}")},
-            "spec": {"terminationGracePeriodSeconds": 1, "containers": containers},
-        });
-        let answer = client.call("POST", PODS, &pod).await.unwrap();
-        assert_eq!(answer.code, 201, "{}", answer.json());
-    }
+    create(&client, containers, &probe(period, json!({"host": "127.0.0.1", "port": port}))).await;
     let started = Instant::now();
     loop {
         let pods = client.call("GET", PODS, &Value::Null).await.unwrap().json();
@@ -68,9 +66,7 @@ async fn measure(plane: &Plane, workers: usize, period: i64, warm_up: Duration, 
     }
     println!("{workers} workers every {period} ms: all ready after {:.1} s", started.elapsed().as_secs_f64());
     tokio::time::sleep(warm_up).await;
-    let node = client.call("GET", "/api/v1/nodes", &Value::Null).await.unwrap().json()["items"][0].clone();
-    let agent_port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
-    let agent = Client::of_agent(&plane.kubeconfig(), &format!("127.0.0.1:{agent_port}")).unwrap();
+    let agent = agent(plane, &client).await;
     let (before, cpu) = (histogram(&agent).await, cpu_seconds(plane));
     tokio::time::sleep(span).await;
     let (after, cpu) = (histogram(&agent).await, cpu_seconds(plane) - cpu);
@@ -110,9 +106,58 @@ fn probe(period: i64, http_get: Value) -> Value {
     probe
 }
 
-fn container(index: usize, period: i64, port: u16) -> Value {
-    let probe = probe(period, json!({"host": "127.0.0.1", "port": port}));
-    json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe})
+/// Makes pods of containers that sleep, each with this probe.
+async fn create(client: &Client, containers: usize, probe: &Value) {
+    let container = |index: usize| json!({"name": format!("c{index}"), "image": "none", "command": ["sleep", "100000"], "readinessProbe": probe});
+    for first in (0..containers).step_by(CONTAINERS) {
+        let pod = json!({
+            "metadata": {"name": format!("many-{first}")},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": (first..containers.min(first + CONTAINERS)).map(container).collect::<Vec<_>>(),
+            },
+        });
+        let answer = client.call("POST", PODS, &pod).await.unwrap();
+        assert_eq!(answer.code, 201, "{}", answer.json());
+    }
+}
+
+async fn agent(plane: &Plane, client: &Client) -> Client {
+    let node = client.call("GET", "/api/v1/nodes", &Value::Null).await.unwrap().json()["items"][0].clone();
+    let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
+    Client::of_agent(&plane.kubeconfig(), &format!("127.0.0.1:{port}")).unwrap()
+}
+
+/// Tells what waiting for containers costs that never listen.
+async fn wait(plane: &Plane, workers: usize, span: Duration) {
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
+    // The default period: it is the knocks that are measured.
+    create(&client, workers, &json!({"httpGet": {"port": 9}})).await;
+    let (agent, started) = (agent(plane, &client).await, Instant::now());
+    // One whose attempt is under way is not knocked at.
+    while knocking(&agent).await * 100 < workers * 95 {
+        assert!(started.elapsed() < Duration::from_secs(300), "not every worker waits");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (began, refused, cpu) = (Instant::now(), refused(&agent).await, cpu_seconds(plane));
+    tokio::time::sleep(span).await;
+    let (knocks, cpu) = (self::refused(&agent).await - refused, cpu_seconds(plane) - cpu);
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{workers} workers wait for {seconds:.0} s: {:.0} knocks/s", knocks / seconds);
+    println!("CPU of the plane: {:.2} % of a core", 100.0 * cpu / seconds);
+}
+
+/// Returns how many workers are knocked at.
+async fn knocking(agent: &Client) -> usize {
+    let probes = agent.call("GET", "/debug/probes", &Value::Null).await.unwrap().json();
+    probes["workers"].as_array().unwrap().iter().filter(|worker| worker["knocking"] == true).count()
+}
+
+async fn refused(agent: &Client) -> f64 {
+    let answer = agent.call("GET", "/metrics", &Value::Null).await.unwrap();
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("lifesign_probe_knocks_total{result=\"refused\"} "));
+    line.unwrap().parse().unwrap()
 }
 
 /// Returns upper bound in seconds to the number of attempts that started at most so late.

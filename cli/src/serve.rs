@@ -9,7 +9,7 @@ use clap::Args;
 use crate::block_on;
 use crate::error::Failure;
 
-/// Run a small HTTP, TCP or gRPC test server
+/// Run a small HTTP, HTTPS, TCP or gRPC test server
 ///
 /// For examples and tests: a server that starts late, drains, or fails on request. Prints `LISTEN <epoch microseconds>`
 /// when it listens.
@@ -36,6 +36,9 @@ pub(crate) struct ServeArgs {
     /// Print a line per connection, CONNECTION, and per request, REQUEST <path>
     #[arg(long)]
     log: bool,
+    /// Speak HTTPS, with a certificate made at the start
+    #[arg(long, conflicts_with_all = ["tcp", "grpc"])]
+    tls: bool,
     /// Accept and close TCP connections instead of speaking HTTP
     #[arg(long, conflicts_with = "grpc")]
     tcp: bool,
@@ -46,9 +49,10 @@ pub(crate) struct ServeArgs {
 
 impl ServeArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let protocol = match (self.tcp, self.grpc) {
-            (true, _) => Protocol::Tcp,
-            (_, true) => Protocol::Grpc,
+        let protocol = match (self.tls, self.tcp, self.grpc) {
+            (true, ..) => Protocol::Https,
+            (_, true, _) => Protocol::Tcp,
+            (_, _, true) => Protocol::Grpc,
             _ => Protocol::Http,
         };
         let config = ServeConfig {

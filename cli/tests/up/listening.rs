@@ -25,9 +25,10 @@ fn seen(up: &Up, pod: &str) -> (usize, usize) {
 fn a_late_server_is_ready_when_it_listens_and_sees_one_connection_and_one_request() {
     let up = Up::start_with(&["--second-look=false"]);
     up.create_pod(&late("http", &[], json!({"httpGet": {"path": "/ready", "port": 8080}})));
+    up.create_pod(&late("https", &["--tls"], json!({"httpGet": {"path": "/ready", "port": 8080, "scheme": "HTTPS"}})));
     up.create_pod(&late("tcp", &["--tcp"], json!({"tcpSocket": {"port": 8080}})));
     up.create_pod(&late("grpc", &["--grpc"], json!({"grpc": {"port": 8080}})));
-    for (pod, requests) in [("http", 1), ("tcp", 0), ("grpc", 1)] {
+    for (pod, requests) in [("http", 1), ("https", 1), ("tcp", 0), ("grpc", 1)] {
         up.wait_ready(pod);
         // The log is written by another process, a moment later.
         until("the connection is in the log", || seen(&up, pod).0 > 0);
@@ -40,9 +41,9 @@ fn a_late_server_is_ready_when_it_listens_and_sees_one_connection_and_one_reques
         assert!(worker["knocksRefused"].as_u64().unwrap() > 0, "{worker}");
     }
     let metrics = up.agent_text("/metrics");
-    assert!(metrics.lines().any(|line| line == "lifesign_probe_knocks_total{result=\"accepted\"} 3"), "{metrics}");
+    assert!(metrics.lines().any(|line| line == "lifesign_probe_knocks_total{result=\"accepted\"} 4"), "{metrics}");
     let refused = metrics.lines().find_map(|line| line.strip_prefix("lifesign_probe_knocks_total{result=\"refused\"} "));
-    assert!(refused.unwrap().parse::<u64>().unwrap() >= 3, "{refused:?}");
+    assert!(refused.unwrap().parse::<u64>().unwrap() >= 4, "{refused:?}");
 }
 
 #[test]

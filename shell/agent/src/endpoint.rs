@@ -4,7 +4,7 @@
 //! get everything, other known readers everything but logs, strangers only `/healthz`.
 
 mod answers;
-mod tls;
+pub(crate) mod tls;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -13,12 +13,16 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use processes::state::wall;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::config::AgentTls;
+use crate::endpoint::tls::server_config;
 use answers::Answers;
 
 /// Requests under way at the end get this long to finish.
@@ -30,6 +34,8 @@ pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http,
+    /// HTTP/1.1 over TLS, with a certificate made at the start.
+    Https,
     /// Connections are accepted and closed.
     Tcp,
     /// The gRPC health service.
@@ -107,12 +113,15 @@ pub async fn run(config: ServeConfig) -> io::Result<()> {
 pub struct Server {
     listener: TcpListener,
     config: ServeConfig,
+    tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Server {
     /// Begins to listen.
     pub async fn bind(config: ServeConfig) -> io::Result<Server> {
-        Ok(Server { listener: TcpListener::bind((config.address, config.port)).await?, config })
+        // Before it listens, so that the first client does not wait for it.
+        let tls = if config.protocol == Protocol::Https { Some(tls()?) } else { None };
+        Ok(Server { listener: TcpListener::bind((config.address, config.port)).await?, config, tls })
     }
 
     /// Returns where it listens.
@@ -122,7 +131,7 @@ impl Server {
 
     /// Serves until `stop`, and then for the time of the drain; requests under way are finished.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Server { listener, config } = self;
+        let Server { listener, config, tls } = self;
         let connections = TaskTracker::new();
         let closing = CancellationToken::new();
         let draining = Arc::new(AtomicBool::new(false));
@@ -142,7 +151,7 @@ impl Server {
                 () = at(fails_at), if config.protocol == Protocol::Tcp && listener.is_some() => listener = None,
                 accepted = accept(listener.as_ref()) => if let Ok((stream, _)) = accepted {
                     answers.note("CONNECTION");
-                    connections.spawn(serve(stream, config.protocol, answers.clone(), closing.clone()));
+                    connections.spawn(connection(stream, config.protocol, tls.clone(), answers.clone(), closing.clone()));
                 } else {
                     // Out of descriptors, most likely: asking again at once would change nothing.
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -171,15 +180,48 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// Serves one connection; when the server closes, the request under way is finished.
-async fn serve(stream: TcpStream, protocol: Protocol, answers: Answers, closing: CancellationToken) {
+/// Returns TLS settings with a certificate that was just made.
+fn tls() -> io::Result<Arc<rustls::ServerConfig>> {
+    let config = server_config(&AgentTls::default(), "lifesign-serve").map_err(io::Error::other)?;
+    let mut config = Arc::unwrap_or_clone(config);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Serves one connection, over TLS if there are settings for it.
+async fn connection(
+    stream: TcpStream,
+    protocol: Protocol,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    answers: Answers,
+    closing: CancellationToken,
+) {
     // Small answers must not wait for each other.
     let _ = stream.set_nodelay(true);
+    match tls {
+        None => serve(stream, protocol, answers, closing).await,
+        Some(tls) => {
+            let shaken = tokio::select! {
+                shaken = TlsAcceptor::from(tls).accept(stream) => shaken,
+                () = closing.cancelled() => return,
+            };
+            if let Ok(stream) = shaken {
+                serve(stream, protocol, answers, closing).await;
+            }
+        }
+    }
+}
+
+/// Answers on one connection; when the server closes, the request under way is finished.
+async fn serve<S>(stream: S, protocol: Protocol, answers: Answers, closing: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let io = TokioIo::new(stream);
     // Errors are the client's: it went away, or spoke something else.
     match protocol {
         Protocol::Tcp => {}
-        Protocol::Http => {
+        Protocol::Http | Protocol::Https => {
             let service = hyper::service::service_fn(move |request| answers.clone().http(request));
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(io, service);
             tokio::pin!(connection);
