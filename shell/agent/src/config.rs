@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 pub const MAX_PODS: u32 = 110;
 /// Network attempts that run at once.
 pub const NETWORK_PROBES: usize = 256;
-/// How long a stop signal waits for the slices; spec endpointslices 10.
+/// How long a stop signal waits for the slices.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 
 /// Makes a client with connections of its own.

@@ -1,6 +1,6 @@
 //! The one deadline of an attempt, which also notices when it is we who are late.
 //!
-//! A timeout says nothing about the target if this process was not run for half of the time (spec probes 7.1). So the wait is
+//! A timeout says nothing about the target if this process was not run for half of the time. So the wait is
 //! cut into steps, and the worst delay of a wake-up is remembered. An attempt that is answered within the first step, nearly
 //! every one, pays for a single timer.
 

@@ -18,7 +18,7 @@ use super::attempts::{ActiveAttempt, Prepared};
 use super::containers::{AgentContext, CachedReferences, watch_over};
 use super::port_owners::PortOwners;
 
-/// Outcomes that `/debug/probes` shows per worker; spec probes 8.
+/// Outcomes that `/debug/probes` shows per worker.
 const HISTORY: usize = 20;
 
 /// A pod on this node.
