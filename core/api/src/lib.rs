@@ -26,6 +26,7 @@ pub mod lease;
 pub mod marker;
 pub mod marker_rules;
 pub mod meta;
+pub mod moved;
 pub mod names;
 pub mod node;
 pub mod ordered;
