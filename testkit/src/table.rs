@@ -36,6 +36,7 @@ pub const FILES: Table = &[
     ("api-server/types", Package("lifesign-apiserver")),
     ("api-server/watch", Package("lifesign-apiserver")),
     ("api-server/workloads", Package("lifesign-apiserver")),
+    ("cluster/condition", Package("lifesign-pods")),
     ("endpointslices/conditions", Package("lifesign-endpoints")),
     ("endpointslices/gate", Package("lifesign-api")),
     ("endpointslices/hints", Package("lifesign-endpoints")),

@@ -232,6 +232,8 @@ impl PodMachine {
                 }
             }
             Input::PodDeleted(result) => self.pod_deleted(now, result),
+            // The containers of this pod are processes of the agent.
+            Input::Observed(_) | Input::RuntimeAway => {}
         }
     }
 

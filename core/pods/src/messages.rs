@@ -91,12 +91,50 @@ pub enum Input {
         /// What came of it.
         report: Report,
     },
+    /// What the container runtime shows of a pod that a kubelet runs.
+    Observed(Box<Observed>),
+    /// The container runtime does not answer: the status of the pod is all there is.
+    RuntimeAway,
     /// Every slice that lists the pod shows it as terminating, or none lists it.
     Drained,
     /// The last status write has ended.
     StatusWritten(Result<(), WriteError>),
     /// The request to delete the pod for good has ended.
     PodDeleted(Result<(), WriteError>),
+}
+
+/// What a container runtime shows of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// The address of the pod; empty: it has none of its own, or none yet.
+    pub ip: String,
+    /// The latest instance of each container that has one.
+    pub containers: Vec<ObservedContainer>,
+}
+
+/// The latest instance of a container, as the runtime shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedContainer {
+    /// The container.
+    pub name: String,
+    /// The instance.
+    pub id: String,
+    /// What it does.
+    pub state: ObservedState,
+}
+
+/// What an instance does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObservedState {
+    /// It was made and has not started.
+    Created,
+    /// It runs.
+    Running {
+        /// Since when.
+        started_at: Time,
+    },
+    /// It has ended.
+    Ended,
 }
 
 /// How a hook ended; an error is for people.

@@ -9,7 +9,7 @@ mod network;
 use std::borrow::Cow;
 use std::time::Duration;
 
-pub use command::{ExecAnswer, ExecEnd, exec, expand};
+pub use command::{ExecAnswer, ExecEnd, exec, expand, refused_by_runtime};
 pub use network::{GrpcAnswer, grpc, port_number, resolve_port, tcp};
 
 /// The most bytes that are kept of what a target says.

@@ -64,6 +64,28 @@ pub fn exec(answer: ExecAnswer, timeout: Duration) -> Report {
     }
 }
 
+/// Judges a command that a container runtime would not run, by the status code of gRPC and by its words: runtimes say in words alone
+/// whether it was the command or the container that was not there.
+pub fn refused_by_runtime(code: u32, message: &str, timeout: Duration) -> Report {
+    const DEADLINE_EXCEEDED: u32 = 4;
+    const NOT_FOUND: u32 = 5;
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let end = if says(&["executable file not found", "no such file or directory"]) {
+        ExecEnd::SpawnFailed("ENOENT".into())
+    } else if says(&["permission denied"]) {
+        ExecEnd::SpawnFailed("EACCES".into())
+    } else if says(&["exec format error"]) {
+        ExecEnd::SpawnFailed("ENOEXEC".into())
+    } else if code == NOT_FOUND || says(&["CONTAINER_EXITED", "not running", "stopped state", "deleted state"]) {
+        ExecEnd::ContainerGone
+    } else if code == DEADLINE_EXCEEDED {
+        ExecEnd::TimedOut { lag: Duration::ZERO }
+    } else {
+        return Report::error(Discarded::Runtime, format!("the container runtime refuses the command: {message}"));
+    };
+    exec(ExecAnswer { end, stdout: Vec::new(), stderr: Vec::new() }, timeout)
+}
+
 /// Returns stdout then stderr as text, within one limit.
 fn joined(stdout: &[u8], stderr: &[u8]) -> String {
     let kept = stderr.len().min(OUTPUT_BYTES_MAX - stdout.len());

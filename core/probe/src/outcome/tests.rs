@@ -55,3 +55,15 @@ fn a_name_wins_over_a_number() {
     assert_eq!(resolve_port(&api::IntOrString::String("80".to_owned()), &[named]), Ok(8080));
     assert!(resolve_port(&api::IntOrString::String(String::new()), &[Default::default()]).is_err());
 }
+
+#[test]
+fn a_runtime_that_refuses_a_command_says_in_words_whose_fault_it_is() {
+    let judged = |code: u32, message: &str| refused_by_runtime(code, message, Duration::from_secs(1)).outcome;
+    assert_eq!(judged(2, "exec failed: exec: \"x\": executable file not found in $PATH: unknown"), Outcome::Failure);
+    assert_eq!(judged(2, "exec: \"/x\": permission denied: unknown"), Outcome::Failure);
+    assert_eq!(judged(4, "failed to exec in container: timeout 1s exceeded"), Outcome::Failure, "it ran, and for too long");
+    assert_eq!(judged(5, "an error occurred when try to find container \"x\": not found"), Outcome::Error);
+    assert_eq!(judged(2, "container is in CONTAINER_EXITED state"), Outcome::Error);
+    assert_eq!(judged(2, "cannot exec in a stopped state"), Outcome::Error);
+    assert_eq!(judged(14, "the runtime is shutting down"), Outcome::Error);
+}
