@@ -37,6 +37,7 @@ pub const FILES: Table = &[
     ("api-server/watch", Package("lifesign-apiserver")),
     ("api-server/workloads", Package("lifesign-apiserver")),
     ("cluster/condition", Package("lifesign-pods")),
+    ("cluster/guard", Package("lifesign-guard")),
     ("endpointslices/conditions", Package("lifesign-endpoints")),
     ("endpointslices/gate", Package("lifesign-api")),
     ("endpointslices/hints", Package("lifesign-endpoints")),
