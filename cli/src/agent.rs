@@ -6,21 +6,41 @@ use std::sync::Arc;
 use agent::{AgentTls, FreshClient, OnStop};
 use clap::Args;
 use kube::Client;
+use tokio_util::sync::CancellationToken;
 
-use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
+use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
 use crate::up::NodeArgs;
 use crate::{block_on, signals, start_logging};
 
-/// Run the node agent against a Lifesign API
+/// Run the node agent
 ///
-/// Registers its node and runs the pods assigned to it as local processes. `lifesign kubeconfig --node NAME` of the plane
-/// prints the kubeconfig that it needs.
+/// Against a Lifesign API it registers its node and runs the pods assigned to it as local processes; `lifesign kubeconfig --node NAME`
+/// of the plane prints the kubeconfig that it needs. With --cluster, on a node of a Kubernetes cluster, it starts nothing: it runs marker
+/// probes and moved readiness probes of the pods that the kubelet runs there.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
-    /// Credentials of the node
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
+    /// Credentials of the node [default with --cluster: those of the pod that this runs in]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", required_unless_present = "cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Probe the pods of a node of a Kubernetes cluster, which a kubelet runs
+    #[arg(long, requires = "node_name", conflicts_with_all = ["data_dir", "leave_pods"])]
+    cluster: bool,
+    /// With --cluster: the container runtime
+    #[arg(long, value_name = "SOCKET", default_value = "unix:///run/containerd/containerd.sock", requires = "cluster")]
+    cri: String,
+    /// With --cluster: where the Lease of the agent is
+    #[arg(long, value_name = "NAMESPACE", default_value = "lifesign-system", requires = "cluster")]
+    namespace: String,
+    /// With --cluster: where metrics and what the probes do are served, to this machine alone; port 0 picks a free one
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:0",
+        requires = "cluster",
+        conflicts_with = "agent_listen"
+    )]
+    listen: std::net::SocketAddr,
     /// Where the agent keeps its data
     #[arg(long, value_name = "DIR", env = "LIFESIGN_DATA_DIR")]
     data_dir: Option<PathBuf>,
@@ -43,7 +63,10 @@ impl AgentArgs {
     async fn agent(self) -> Result<(), Failure> {
         let stop = signals::stop_on_signal()?;
         let hint = "print one with `lifesign kubeconfig --node NAME`";
-        let config = read_kubeconfig(&self.kubeconfig, "lifesign-agent", hint).await?;
+        let config = connect(self.kubeconfig.as_deref(), "lifesign-agent", hint).await?;
+        if self.cluster {
+            return self.in_cluster(Client::try_from(config).map_err(Failure::usage)?, stop).await;
+        }
         let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
         let client = Client::try_from(config.clone()).map_err(Failure::usage)?;
         // A heartbeat without an answer is tried again over a connection of its own.
@@ -58,8 +81,31 @@ impl AgentArgs {
         config.fresh_client = Some(fresh);
         config.on_stop = if self.leave_pods { OnStop::Leave } else { OnStop::Drain };
         config.tls = AgentTls { client_ca: authority, certificate: None };
-        agent::run(config, stop).await.map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::from(error))))
+        agent::run(config, stop).await.map_err(failed)
     }
+
+    async fn in_cluster(self, client: Client, stop: CancellationToken) -> Result<(), Failure> {
+        let clock = crate::config::clock();
+        let mut config = self.node.cluster(client, clock, &self.namespace, &self.cri, &self.feature_gates)?;
+        config.listen = self.listen;
+        let (tell, ready) = tokio::sync::oneshot::channel();
+        config.on_ready = Some(tell);
+        let (node, cri) = (config.node_name.clone(), self.cri);
+        let ready_line = async {
+            if let Ok(address) = ready.await {
+                eprintln!("probing the pods of node {node} through {cri}; metrics on http://{address}/metrics");
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            ended = agent::run_in_cluster(config, stop) => ended.map_err(failed),
+            () = ready_line => Ok(()),
+        }
+    }
+}
+
+fn failed(error: agent::AgentError) -> Failure {
+    Failure::usage(format!("{:#}", anyhow::Error::from(error)))
 }
 
 /// An agent that runs pods as processes joins only a Lifesign API: on a real cluster its pods would not be containers.
@@ -67,7 +113,7 @@ async fn refuse_foreign(client: &Client) -> Result<(), Failure> {
     match api_version(client).await? {
         version if version.contains(OWN_VERSION) => Ok(()),
         version => Err(Failure::no(format!(
-            "this is a Kubernetes {version} cluster; the agent runs pods as processes and joins only a Lifesign API"
+            "this is a Kubernetes {version} cluster; without --cluster the agent runs pods as processes and joins only a Lifesign API"
         ))),
     }
 }

@@ -63,10 +63,30 @@ pub(crate) async fn read_kubeconfig(path: &Path, who: &'static str, hint: &str) 
     let bad = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display())).hint(hint);
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| bad(&error))?;
     let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
+    Ok(named(config, who))
+}
+
+/// Returns how to reach an API as `who`: by a kubeconfig, or by the service account of the pod that this runs in.
+///
+/// The token of a service account is read again as it changes.
+pub(crate) async fn connect(kubeconfig: Option<&Path>, who: &'static str, hint: &str) -> Result<Config, Failure> {
+    match kubeconfig {
+        Some(path) => read_kubeconfig(path, who, hint).await,
+        None => {
+            let config = Config::incluster().map_err(|error| {
+                Failure::usage(format!("no --kubeconfig is given, and this is not a pod of a cluster: {error}")).hint(hint)
+            })?;
+            Ok(named(config, who))
+        }
+    }
+}
+
+/// Returns a configuration whose requests say who sends them.
+fn named(mut config: Config, who: &'static str) -> Config {
     let agent = format!("{who}/{}", env!("CARGO_PKG_VERSION"));
     config.headers.extend(http::HeaderValue::from_str(&agent).ok().map(|agent| (http::header::USER_AGENT, agent)));
-    Ok(config)
+    config
 }
 
 /// Returns which Kubernetes an API is.

@@ -11,7 +11,7 @@ use machine::Rng;
 use prometheus_client::registry::Registry;
 use runtime::{Clock, Informers};
 
-use crate::config::{OWN_VERSION, api_version, read_kubeconfig};
+use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
 use crate::metrics::Serving;
 use crate::profile::RolloutArgs;
@@ -20,12 +20,16 @@ use crate::{block_on, signals, start_logging};
 /// Run the controllers against an API
 ///
 /// Several may run; one of them leads and works, another takes over when it is gone. On a Lifesign API all controllers run.
-/// On a Kubernetes cluster only what the cluster does not have itself: pod probe markers, and EndpointSlices if asked for.
+/// On a Kubernetes cluster only what the cluster does not have itself: pod probe markers, the guard of moved readiness probes, and
+/// EndpointSlices if asked for.
 #[derive(Args)]
 pub(crate) struct ControllersArgs {
-    /// Credentials; `lifesign kubeconfig --role controllers` prints those of a plane
+    /// Credentials; `lifesign kubeconfig --role controllers` prints those of a plane [default: those of the pod that this runs in]
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
+    kubeconfig: Option<PathBuf>,
+    /// Where the agents of a cluster have their Leases [default: that of the leader's Lease]
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     #[command(flatten)]
     slices: SliceArgs,
     #[command(flatten)]
@@ -42,9 +46,9 @@ pub(crate) struct ControllersArgs {
     /// Switch features on or off, for example EndpointSliceTerminatingCondition=false
     #[arg(long, value_name = "A=true,B=false", default_value = "", env = "LIFESIGN_FEATURE_GATES")]
     feature_gates: api::FeatureGates,
-    /// Where the lease of the leader is
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    leader_elect_resource_namespace: String,
+    /// Where the lease of the leader is [default: that of --namespace, else kube-system]
+    #[arg(long, value_name = "NAMESPACE")]
+    leader_elect_resource_namespace: Option<String>,
     /// The name of the lease of the leader
     #[arg(long, value_name = "NAME", default_value = "lifesign-controllers")]
     leader_elect_resource_name: String,
@@ -87,7 +91,7 @@ impl ControllersArgs {
         let stop = signals::stop_on_signal()?;
         let slices = self.slices.config(&self.feature_gates)?;
         let hint = "print one with `lifesign kubeconfig --role controllers`";
-        let config = read_kubeconfig(&self.kubeconfig, "lifesign-controllers", hint).await?;
+        let config = connect(self.kubeconfig.as_deref(), "lifesign-controllers", hint).await?;
         let client = Client::try_from(config).map_err(Failure::usage)?;
         let version = api_version(&client).await?;
         let own = version.contains(OWN_VERSION);
@@ -106,6 +110,9 @@ impl ControllersArgs {
         // Who insists is not stopped by what he knows.
         let watch_competitor = slices.is_some() && !self.force;
         let (work_clock, work_host) = (clock.clone(), host.clone());
+        let elect_in = self.leader_elect_resource_namespace.clone().or_else(|| self.namespace.clone());
+        let elect_in = elect_in.unwrap_or_else(|| "kube-system".to_owned());
+        let agents = self.namespace.clone().unwrap_or_else(|| elect_in.clone());
         let workloads = own.then(|| self.feature_gates.clone());
         let config = move |client: Client| ControllersConfig {
             informers: informers(&client, &metrics.api, watch_competitor),
@@ -118,13 +125,14 @@ impl ControllersArgs {
                 .then(|| nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: own.then_some(controllers::profile::Config { options, tolerations: None }),
             markers: true,
+            guard: (!own).then_some(agents),
             workloads,
             metrics,
             on_ready: None,
         };
         let mut rng = Rng::new(crate::apiserver::random_seed()?);
         let identity = format!("{host}_{:016x}", rng.next_u64());
-        let place = Place { namespace: self.leader_elect_resource_namespace, name: self.leader_elect_resource_name };
+        let place = Place { namespace: elect_in, name: self.leader_elect_resource_name };
         let settings = leader::Settings::new(&identity);
         eprintln!("waiting to lead on Kubernetes {version} as {identity}; metrics on http://{}/metrics", serving.address());
         let work = |client, stop| {

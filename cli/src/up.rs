@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentConfig, AgentReady, AgentTls, OnStop};
+use agent::{AgentConfig, AgentReady, AgentTls, ClusterConfig, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
 use controllers::ControllersConfig;
@@ -120,6 +120,26 @@ impl NodeArgs {
         }
     }
 
+    /// Returns the configuration of an agent on a cluster.
+    pub(crate) fn cluster(
+        &self,
+        client: Client,
+        clock: Clock,
+        namespace: &str,
+        cri: &str,
+        gates: &api::FeatureGates,
+    ) -> Result<ClusterConfig, Failure> {
+        let mut config = ClusterConfig::new(client, clock, &self.name()?, namespace, cri);
+        config.node = self.probes(gates);
+        config.max_concurrent_network_probes = self.max_concurrent_network_probes;
+        config.max_concurrent_exec_probes = self.max_concurrent_exec_probes.unwrap_or(config.max_concurrent_exec_probes);
+        Ok(config)
+    }
+
+    fn probes(&self, gates: &api::FeatureGates) -> probe::NodePolicy {
+        probe::NodePolicy { gates: gates.clone(), policy: self.sub_second_probe_policy, second_look: self.second_look }
+    }
+
     /// Returns the configuration of the agent.
     pub(crate) fn config(
         &self,
@@ -132,9 +152,7 @@ impl NodeArgs {
         let mut config = AgentConfig::new(client, clock, &self.name()?, data_dir.join("agent"), shim);
         config.pod_cidr = self.pod_cidr;
         config.listen = self.agent_listen;
-        config.node.gates = gates.clone();
-        config.node.policy = self.sub_second_probe_policy;
-        config.node.second_look = self.second_look;
+        config.node = self.probes(gates);
         config.max_pods = self.max_pods;
         config.max_concurrent_network_probes = self.max_concurrent_network_probes;
         if let Some(limit) = self.max_concurrent_exec_probes {
@@ -229,6 +247,7 @@ impl UpArgs {
             node_lifecycle: Some(nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: Some(controllers::profile::Config { options, tolerations: Some(tolerations) }),
             markers: true,
+            guard: None,
             workloads: Some(self.server.feature_gates.clone()),
             metrics,
             on_ready: None,

@@ -146,7 +146,7 @@ fn cores_depend_on_nothing_that_touches_the_world_and_on_no_sibling_that_is_not_
 }
 
 /// Which shell knows which, besides `runtime`. ARCHITECTURE.md says why.
-const SHELL_EDGES: &[(&str, &[&str])] = &[("agent", &["processes", "proxy"])];
+const SHELL_EDGES: &[(&str, &[&str])] = &[("agent", &["cri", "processes", "proxy"])];
 
 #[test]
 fn shells_know_cores_and_runtime_but_no_sibling_that_is_not_listed() {

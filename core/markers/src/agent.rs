@@ -309,6 +309,12 @@ impl Machine for Agent {
     }
 }
 
+/// Returns whether a pod is the daemon of OpenKruise, which reports marker probes of its node, and runs or is about to.
+pub fn is_kruise_daemon(pod: &Pod) -> bool {
+    let owned = pod.metadata.owner_references.iter().any(|owner| owner.kind == "DaemonSet" && owner.name == "kruise-daemon");
+    owned && !pod.terminal()
+}
+
 /// Returns the keys of an item's workers.
 fn keys(item: &PodProbe) -> impl Iterator<Item = WorkerKey> + '_ {
     item.probes.iter().map(|entry| WorkerKey { uid: item.uid.clone(), entry: entry.name.clone() })

@@ -30,4 +30,4 @@ pub use mark::{DRIFT_AFTER, Marking, ProbeResult, Trigger, mark};
 pub use marked::Marked;
 pub use plan::{MarkerPlan, Plan, plan};
 pub use reason::Reason;
-pub use schema::missing_fields;
+pub use schema::{kruise_admits, kruise_leads, missing_fields};

@@ -1,9 +1,12 @@
-//! What an installed definition of the marker kinds does not know.
+//! What is there already of OpenKruise: a manager that leads, and definitions of the marker kinds that do not know everything.
 //!
 //! Where OpenKruise is installed its definitions are used as they are; their schemas prune the fields that we added. The
 //! controller says so at its start, once for each field.
 
-use api::json;
+use std::time::Duration;
+
+use api::{Lease, json};
+use machine::Time;
 use serde_json::Value;
 
 /// The fields that we added, by kind.
@@ -17,6 +20,22 @@ const ADDED: [(&str, &[&str]); 8] = [
     ("NodePodProbe", &["status", "observedGeneration"]),
     ("PodProbeMarker", &["spec", "probes", "probe", "grpc"]),
 ];
+
+/// A Lease that was not renewed for so long belongs to nobody.
+const LEADS_FOR: Duration = Duration::from_secs(60);
+
+/// Returns whether the Lease `kruise-manager` is that of a leader.
+pub fn kruise_leads(lease: &Lease, now: Time) -> bool {
+    let held = lease.spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
+    held && lease.spec.renew_time.is_some_and(|renewed| now.since(renewed.0) < LEADS_FOR)
+}
+
+/// Returns whether a ValidatingWebhookConfiguration of OpenKruise admits PodProbeMarkers.
+pub fn kruise_admits(configuration: &Value) -> bool {
+    let webhooks = json::items(configuration, &["webhooks"]).iter();
+    let mut rules = webhooks.flat_map(|webhook| json::items(webhook, &["rules"]));
+    rules.any(|rule| json::items(rule, &["resources"]).iter().any(|resource| resource == "podprobemarkers"))
+}
 
 /// Returns the fields that a CustomResourceDefinition of a marker kind would prune, as `spec.probes.probe.grpc`.
 pub fn missing_fields(definition: &Value) -> Vec<String> {
@@ -39,5 +58,24 @@ fn knows(schema: &Value, path: &[&str]) -> bool {
         (Some(items), _) => knows(items, path),
         (None, []) => true,
         (None, [first, rest @ ..]) => json::at(schema, &["properties", first]).is_some_and(|member| knows(member, rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_manager_leads_while_it_renews_its_lease_and_admits_by_its_webhook() {
+        let lease = |holder: &str| -> Lease {
+            serde_json::from_value(json!({"spec": {"holderIdentity": holder, "renewTime": "1970-01-01T00:10:00Z"}})).unwrap()
+        };
+        assert!(kruise_leads(&lease("a"), Time::from_secs(659)) && !kruise_leads(&lease("a"), Time::from_secs(660)));
+        assert!(!kruise_leads(&lease(""), Time::from_secs(600)), "given up");
+        let webhook = |resource: &str| json!({"webhooks": [{"rules": [{"resources": ["pods"]}, {"resources": [resource]}]}]});
+        assert!(
+            kruise_admits(&webhook("podprobemarkers")) && !kruise_admits(&webhook("clonesets")) && !kruise_admits(&json!(1))
+        );
     }
 }

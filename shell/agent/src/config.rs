@@ -173,6 +173,12 @@ pub enum AgentError {
         #[source]
         source: io::Error,
     },
+    /// Its endpoint may not be reached from elsewhere.
+    #[error("cannot listen on {0}: what is served there is not protected, so only this machine may reach it; use 127.0.0.1")]
+    NotLoopback(SocketAddr),
+    /// Random numbers.
+    #[error("cannot draw a random number")]
+    Random(#[source] io::Error),
     /// Certificates.
     #[error("TLS of the agent's endpoint cannot be set up: {0}")]
     Tls(String),

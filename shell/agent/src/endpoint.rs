@@ -1,4 +1,4 @@
-//! The agent's HTTPS endpoint: logs, metrics, what the probes do.
+//! The agent's endpoint: logs, metrics, what the probes do. Over HTTPS, or over plain HTTP for this machine alone.
 //!
 //! Clients prove themselves with a certificate of the cluster's authority: administrators (as which the API server comes)
 //! get everything, other known readers everything but logs, strangers only `/healthz`.
@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -42,9 +43,9 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Serves until told to stop.
-    pub(crate) async fn serve(self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, stop: CancellationToken) {
-        let acceptor = TlsAcceptor::from(tls);
+    /// Serves until told to stop; without `tls` whoever can connect is a reader, so only this machine should.
+    pub(crate) async fn serve(self, listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>, stop: CancellationToken) {
+        let acceptor = tls.map(TlsAcceptor::from);
         let connections = TaskTracker::new();
         let cut_off = CancellationToken::new();
         loop {
@@ -74,7 +75,8 @@ impl Endpoint {
         connections.wait().await;
     }
 
-    async fn connection(self, acceptor: TlsAcceptor, stream: TcpStream) {
+    async fn connection(self, acceptor: Option<TlsAcceptor>, stream: TcpStream) {
+        let Some(acceptor) = acceptor else { return self.answer_all(Caller::Reader, stream).await };
         let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
@@ -82,6 +84,11 @@ impl Endpoint {
         };
         let chain = stream.get_ref().1.peer_certificates();
         let caller = chain.and_then(|chain| chain.first()).map_or(Caller::Stranger, |certificate| caller(certificate));
+        self.answer_all(caller, stream).await;
+    }
+
+    /// Answers the requests of one connection.
+    async fn answer_all(self, caller: Caller, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request: Request<Incoming>| {
             let this = self.clone();
             async move { Ok::<_, Infallible>(answer(&this, caller, request.method(), request.uri()).await) }

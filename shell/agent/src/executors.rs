@@ -10,6 +10,7 @@ mod http;
 mod knocker;
 mod lookup;
 mod pace;
+mod runtime_command;
 mod socket;
 mod tcp;
 
@@ -25,14 +26,43 @@ pub use command::ExecProbe;
 pub use grpc::GrpcProbe;
 pub use http::HttpProbe;
 pub use knocker::{KnockCounters, Knocked, Knocker};
+pub use runtime_command::{RuntimeContainer, RuntimeExec};
 pub use socket::Socket;
 pub use tcp::TcpProbe;
+
+/// An instance of a container, whoever runs it.
+#[derive(Clone, Debug)]
+pub enum Instance {
+    /// A process of this agent.
+    Process(Arc<Running>),
+    /// A container of a container runtime.
+    Runtime(RuntimeContainer),
+}
+
+impl Instance {
+    /// Returns its ID.
+    pub fn id(&self) -> &str {
+        match self {
+            Instance::Process(running) => running.id(),
+            Instance::Runtime(container) => container.id(),
+        }
+    }
+
+    fn exec(&self, action: &api::pod::ExecAction) -> Executor {
+        match self {
+            Instance::Process(running) => Executor::Exec(ExecProbe::new(action, running), Arc::clone(running)),
+            Instance::Runtime(container) => Executor::RuntimeExec(RuntimeExec::new(action, container)),
+        }
+    }
+}
 
 /// The probe of a worker, ready to be carried out again and again.
 #[derive(Clone, Debug)]
 pub enum Executor {
-    /// Runs a command in the container.
+    /// Runs a command in a container that is a process of ours.
     Exec(ExecProbe, Arc<Running>),
+    /// Runs a command in a container of a container runtime.
+    RuntimeExec(RuntimeExec),
     /// Sends a request.
     Http(HttpProbe),
     /// Opens a connection.
@@ -43,9 +73,9 @@ pub enum Executor {
 
 impl Executor {
     /// Prepares a probe of a container instance; `None`: it has no handler that we know.
-    pub fn new(probe: &api::pod::Probe, target: &Target<'_>, host_network: bool, container: &Arc<Running>) -> Option<Executor> {
+    pub fn new(probe: &api::pod::Probe, target: &Target<'_>, host_network: bool, instance: &Instance) -> Option<Executor> {
         if let Some(action) = &probe.exec {
-            Some(Executor::Exec(ExecProbe::new(action, container), container.clone()))
+            Some(instance.exec(action))
         } else if let Some(action) = &probe.http_get {
             Some(Executor::Http(HttpProbe::new(action, target, host_network)))
         } else if let Some(action) = &probe.tcp_socket {
@@ -60,6 +90,7 @@ impl Executor {
     pub async fn run(&self, begun: Option<Socket>, timeout: Duration) -> Report {
         match self {
             Executor::Exec(probe, container) => probe.run(container, timeout).await,
+            Executor::RuntimeExec(probe) => probe.run(timeout).await,
             Executor::Http(probe) => probe.run_on(begun, timeout).await,
             Executor::Tcp(probe) => probe.run_on(begun, timeout).await,
             Executor::Grpc(probe) => probe.run_on(begun, timeout).await,
@@ -69,7 +100,7 @@ impl Executor {
     /// Returns the address that a network probe asks: for [`processes::listeners::owner`], if it is the pod's.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Executor::Exec(..) => None,
+            Executor::Exec(..) | Executor::RuntimeExec(_) => None,
             Executor::Http(probe) => probe.address(),
             Executor::Tcp(probe) => probe.address(),
             Executor::Grpc(probe) => probe.address(),

@@ -185,13 +185,16 @@ fn lease(node: &str, uid: &str, now: Time, duration: Duration) -> Value {
     lease
 }
 
-async fn renew(writer: &Writer, client: &Client, lease: Value) -> Result<(), WriteFailure> {
-    let name = api::json::text(&lease, &["metadata", "name"]).to_owned();
+/// Renews a Lease, or makes it.
+pub(crate) async fn renew(writer: &Writer, client: &Client, lease: Value) -> Result<(), WriteFailure> {
+    let place = ["name", "namespace"].map(|key| api::json::text(&lease, &["metadata", key]).to_owned());
     let mut patch = json!({"spec": lease["spec"]});
-    if let Some(owners) = lease["metadata"].get("ownerReferences") {
-        patch["metadata"] = json!({"ownerReferences": owners});
+    for key in ["ownerReferences", "annotations"] {
+        if let Some(value) = lease["metadata"].get(key) {
+            patch["metadata"][key] = value.clone();
+        }
     }
-    let to = |verb| Write::to::<Lease>(NAMESPACE, name.as_str(), verb);
+    let to = |verb| Write::to::<Lease>(place[1].as_str(), place[0].as_str(), verb);
     match writer.perform_with(client, &to(Verb::Merge(patch)), TIMEOUT).await {
         Err(WriteFailure { error: WriteError::NotFound, .. }) => {
             writer.perform_with(client, &to(Verb::Create(lease.into())), TIMEOUT).await.map(drop)

@@ -24,14 +24,14 @@ use crate::heartbeat::Heartbeat;
 use crate::machine_facts::MachineFacts;
 use crate::metrics::Metrics;
 use crate::node::{self, NodeFacts};
-use crate::supervisor::{Adopted, AgentContext, Parts, Supervisor, adopt_all, message_channel};
+use crate::supervisor::{Adopted, AgentContext, Parts, ProcessContext, Source, Supervisor, adopt_all, message_channel};
 
 /// The address of the node: pods are processes of this machine.
 const HOST_IP: &str = "127.0.0.1";
 /// Whom managedFields and events name.
-const MANAGER: &str = "lifesign-agent";
+pub(crate) const MANAGER: &str = "lifesign-agent";
 /// Heartbeat and endpoint end within moments of being told; what has not by then is dropped.
-const PARTS_END_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const PARTS_END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs an agent until told to stop; what then becomes of the pods is said by [`AgentConfig::on_stop`].
 ///
@@ -74,12 +74,14 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         clock: config.clock.clone(),
         node: config.node_name.clone(),
         messages: messages.clone(),
-        layout,
-        shim: config.shim.clone(),
-        program: config.program.clone(),
+        processes: Some(ProcessContext {
+            layout,
+            shim: config.shim.clone(),
+            program: config.program.clone(),
+            allocatable: facts.allocatable(),
+            claim: pod_cidr.to_string(),
+        }),
         host_ip: HOST_IP.to_owned(),
-        allocatable: facts.allocatable(),
-        claim: pod_cidr.to_string(),
         tasks: tasks.clone(),
         halt: CancellationToken::new(),
     });
@@ -88,7 +90,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), context.halt.clone().drop_guard());
     let mut parts_of_agent = Tasks::<AgentError>::default();
-    let endpoint = Endpoint { messages, metrics: Arc::clone(&metrics) }.serve(listener, tls, stopped.clone());
+    let endpoint = Endpoint { messages, metrics: Arc::clone(&metrics) }.serve(listener, Some(tls), stopped.clone());
     parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
     let annotated = stored.as_ref().and_then(|node| api::config_node::annotated_interval(node).ok().flatten());
     let beating = heartbeat(&config, writer.clone(), facts, annotated, ready_since, rng.fork()).run(stopped.clone());
@@ -111,9 +113,8 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         context,
         drains,
         inbox,
-        pool: Pool::new(claim),
+        source: Source::Processes { pool: Pool::new(claim), adopted },
         settings: Arc::new(settings(&config)),
-        adopted,
         metrics,
         events: EventWriter::start(writer, config.clock.clone(), MANAGER, &config.node_name),
         on_stop: config.on_stop,
@@ -203,7 +204,7 @@ fn claim(wanted: Option<Cidr>, before: Option<Cidr>, adopted: &HashMap<String, A
     Claim::first_free(POD_RANGE)
 }
 
-fn random_seed() -> std::io::Result<u64> {
+pub(crate) fn random_seed() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_le_bytes(bytes))

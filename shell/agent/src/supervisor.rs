@@ -8,10 +8,12 @@ mod attempts;
 mod containers;
 mod effects;
 mod hooks;
+mod life;
 mod local;
 mod markers;
 mod messages;
 mod port_owners;
+mod source;
 mod views;
 mod writes;
 
@@ -22,11 +24,10 @@ use std::time::Duration;
 use api::marker::NodePodProbe;
 use api::pod::PodIp;
 use api::{Pod, Service};
-use machine::{Machine, Rng, Time};
-use pods::{Effect, Input, PodMachine};
-use processes::addresses::Pool;
+use machine::{Rng, Time};
+use pods::{Effect, Input, KubeletPod, PodMachine};
 use proxy::drain::Drains;
-use runtime::{EventWriter, Informers, Obj, WatchEvent};
+use runtime::{EventWriter, Events, Informers, Obj, WatchEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -35,10 +36,13 @@ use crate::executors::{Knocker, Socket};
 use crate::metrics::Metrics;
 pub(crate) use adopt::{Adopted, adopt_all};
 use attempts::{Attempts, KnockKey};
-pub(crate) use containers::AgentContext;
+pub(crate) use containers::{AgentContext, ProcessContext};
+use life::PodLife;
 use local::LocalPod;
 use markers::{MARKERS, Markers};
 pub(crate) use messages::{Ask, Message};
+use source::RUNTIME;
+pub(crate) use source::{RuntimeLists, Source};
 use writes::Writes;
 
 /// Messages that wait for the loop: senders wait when it is full, so this only bounds memory.
@@ -60,9 +64,9 @@ pub(crate) struct Parts {
     pub(crate) informers: Informers,
     pub(crate) context: Arc<AgentContext>,
     pub(crate) inbox: mpsc::Receiver<Message>,
-    pub(crate) pool: Pool,
+    /// Where containers come from.
+    pub(crate) source: Source,
     pub(crate) settings: Arc<pods::Settings>,
-    pub(crate) adopted: HashMap<String, Adopted>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventWriter,
     /// Who gets traffic; `None`: no drain handshake.
@@ -81,9 +85,8 @@ pub(crate) fn message_channel() -> (mpsc::Sender<Message>, mpsc::Receiver<Messag
 /// The loop.
 pub(crate) struct Supervisor {
     context: Arc<AgentContext>,
-    pool: Pool,
+    source: Source,
     settings: Arc<pods::Settings>,
-    adopted: HashMap<String, Adopted>,
     metrics: Arc<Metrics>,
     events: EventWriter,
     rng: Rng,
@@ -117,8 +120,7 @@ impl Supervisor {
             knocker: Knocker::new(parts.context.clock.clone(), parts.metrics.knock_counters()),
             begun: None,
             context: parts.context,
-            pool: parts.pool,
-            adopted: parts.adopted,
+            source: parts.source,
             metrics: parts.metrics,
             events: parts.events,
             markers: Markers::new(parts.settings.node.clone(), rng.fork()),
@@ -138,11 +140,13 @@ impl Supervisor {
         this.reserve_adopted();
         let (here, own, named) = (node.clone(), format!("spec.nodeName={node}"), format!("metadata.name={node}"));
         let mut pods = informers.follow_where::<Pod>(own, move |pod| pod.spec.node_name == here);
-        let mut services = informers.follow::<Service>();
+        // Containers of a kubelet have their environment from it.
+        let mut services = this.source.has_processes().then(|| informers.follow::<Service>());
         let mut node_pod_probes = informers.follow_where::<NodePodProbe>(named, move |object| object.metadata.name == node);
         let mut messages = Vec::with_capacity(BATCH);
         let mut give_up_at = None;
         let clock = this.context.clock.clone();
+        this.list_due();
         loop {
             let deadline = this.timers.first().map(|(at, _)| *at);
             tokio::select! {
@@ -154,7 +158,7 @@ impl Supervisor {
                 }
                 (owner, number, refused, knocked) = this.knocker.next() => this.knocked(owner, number, refused, knocked),
                 seen = pods.next() => this.pod_seen(seen),
-                seen = services.next() => this.service_seen(seen),
+                seen = next_of(&mut services) => this.service_seen(seen),
                 seen = node_pod_probes.next() => this.node_pod_probe_seen(seen),
                 () = clock.sleep_until(deadline) => {}
                 () = clock.sleep_until(give_up_at) => break,
@@ -185,6 +189,7 @@ impl Supervisor {
         for key in due.drain(..) {
             match key {
                 MARKERS => self.step_markers(None),
+                RUNTIME => self.list_due(),
                 pod => self.step(pod, None),
             }
         }
@@ -197,6 +202,11 @@ impl Supervisor {
         let Some(local) = self.pods.get_mut(&key) else { return };
         let mut effects = std::mem::take(&mut self.effects);
         local.machine.step(now, input, &mut effects);
+        if let Source::Runtime(runtime) = &self.source
+            && local.machine.revision() != local.revision
+        {
+            local.take_instances(runtime.client());
+        }
         let wanted = local.machine.deadline();
         if local.timer != wanted {
             if let Some(before) = std::mem::replace(&mut local.timer, wanted) {
@@ -220,6 +230,7 @@ impl Supervisor {
                 if let Some(key) = self.by_uid.get(&object.view.metadata.uid) {
                     self.step(*key, Some(Input::Gone));
                 }
+                self.look_for_kruise_daemon(&object.view, true);
             }
             WatchEvent::ListBegins => {}
             WatchEvent::Synced => self.remove_orphans(),
@@ -228,6 +239,9 @@ impl Supervisor {
 
     fn pod_applied(&mut self, object: Obj<Pod>) {
         let uid = object.view.metadata.uid.clone();
+        if !self.source.has_processes() {
+            self.look_for_kruise_daemon(&object.view, false);
+        }
         let key = match self.by_uid.get(&uid) {
             Some(key) => {
                 let key = *key;
@@ -251,10 +265,6 @@ impl Supervisor {
     fn begin_pod(&mut self, object: Obj<Pod>) -> Option<u64> {
         let view = (*object.view).clone();
         let uid = view.metadata.uid.clone();
-        let Some(dir) = self.context.layout.pod(&uid) else {
-            tracing::warn!(pod = view.metadata.name, uid, "the uid of a pod cannot be the name of a directory");
-            return None;
-        };
         // A pod of the same name that is another one has replaced it.
         let same = |local: &LocalPod| local.name == view.metadata.name && local.namespace == view.metadata.namespace;
         let replaced: Vec<u64> = self.pods.iter().filter(|(_, local)| same(local)).map(|(key, _)| *key).collect();
@@ -263,7 +273,31 @@ impl Supervisor {
         }
         self.serial += 1;
         let key = self.serial;
-        let adopted = self.adopted.remove(&uid).unwrap_or_default();
+        let (local, first) = match &mut self.source {
+            Source::Processes { .. } => (self.own_pod(key, view, object)?, None),
+            Source::Runtime(runtime) => {
+                let machine = PodLife::Kubelet(Box::new(KubeletPod::new(view, &self.settings, self.rng.fork())));
+                (LocalPod::new(machine, object, None, None), runtime.is_away().then_some(Input::RuntimeAway))
+            }
+        };
+        self.pods.insert(key, local);
+        self.by_uid.insert(uid, key);
+        self.step(key, first);
+        self.list_due();
+        Some(key)
+    }
+
+    /// Takes a pod whose containers are processes of this agent.
+    fn own_pod(&mut self, key: u64, view: Pod, object: Obj<Pod>) -> Option<LocalPod> {
+        let uid = view.metadata.uid.clone();
+        let Some(dir) = self.context.processes().layout.pod(&uid) else {
+            tracing::warn!(pod = view.metadata.name, uid, "the uid of a pod cannot be the name of a directory");
+            return None;
+        };
+        let adopted = match &mut self.source {
+            Source::Processes { adopted, .. } => adopted.remove(&uid).unwrap_or_default(),
+            Source::Runtime(_) => Adopted::default(),
+        };
         let address = self.address_of(&view, adopted.address);
         tracing::info!(
             pod = view.metadata.name,
@@ -273,12 +307,9 @@ impl Supervisor {
             "pod taken"
         );
         let machine = PodMachine::new(self.now(), view, adopted.found, Arc::clone(&self.settings), self.rng.fork());
-        let mut local = LocalPod::new(machine, object, dir, address);
+        let mut local = LocalPod::new(PodLife::Processes(Box::new(machine)), object, Some(dir), address);
         local.take_over(adopted.running, &self.context, key);
-        self.pods.insert(key, local);
-        self.by_uid.insert(uid, key);
-        self.step(key, None);
-        Some(key)
+        Some(local)
     }
 
     fn service_seen(&mut self, seen: WatchEvent<Service>) {
@@ -321,5 +352,13 @@ impl Supervisor {
                 self.timers.clear();
             }
         }
+    }
+}
+
+/// Waits for the next event of a watch that there may not be.
+async fn next_of<T: Send + Sync + 'static>(events: &mut Option<Events<T>>) -> WatchEvent<T> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
     }
 }

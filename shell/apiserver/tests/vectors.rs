@@ -134,6 +134,7 @@ fn start_controllers(server: &Server, gates: &FeatureGates, stop: &CancellationT
         node_lifecycle: None,
         profile: None,
         markers: false,
+        guard: None,
         workloads: Some(gates.clone()),
         metrics,
         on_ready: None,

@@ -55,6 +55,7 @@ async fn main() {
         node_lifecycle: None,
         profile: None,
         markers: true,
+        guard: None,
         workloads: None,
         metrics,
         on_ready: Some(on_ready),

@@ -6,6 +6,7 @@
 
 mod context;
 pub mod endpointslices;
+pub mod guard;
 pub mod leading;
 pub mod markers;
 pub mod node_lifecycle;
@@ -51,6 +52,8 @@ pub struct ControllersConfig {
     pub profile: Option<profile::Config>,
     /// Whether PodProbeMarkers are turned into NodePodProbes and marks; not beside a kruise-manager that does the same.
     pub markers: bool,
+    /// The namespace of the agents whose moved readiness probes are guarded; `None`: there are none, as standalone.
+    pub guard: Option<String>,
     /// The gates under which templates are compared; `None`: ReplicaSets, Deployments and PodDisruptionBudgets are somebody
     /// else's business, as on a cluster.
     pub workloads: Option<api::FeatureGates>,
@@ -73,6 +76,8 @@ pub struct Metrics {
     pub profile: profile::Metrics,
     /// Those of the marker controller.
     pub markers: markers::Metrics,
+    /// Those of the guard of moved probes.
+    pub guard: guard::Metrics,
 }
 
 impl Metrics {
@@ -84,6 +89,7 @@ impl Metrics {
             node_lifecycle: node_lifecycle::Metrics::register(registry),
             profile: profile::Metrics::register(registry),
             markers: markers::Metrics::register(registry),
+            guard: guard::Metrics::register(registry),
         }
     }
 }
@@ -111,6 +117,7 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         node_lifecycle,
         profile,
         markers,
+        guard,
         workloads,
         metrics,
         on_ready,
@@ -143,6 +150,9 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
     }
     if markers {
         controllers.start("pod-probe-marker-controller", |context| markers::run(context, metrics.markers));
+    }
+    if let Some(namespace) = guard {
+        controllers.start("moved-probe-guard", |context| guard::run(context, namespace, metrics.guard));
     }
     if let Some(gates) = workloads {
         controllers.start("replicaset-controller", workloads::replica_sets);

@@ -3,6 +3,7 @@
 //! The decisions are those of `markers::Controller`; this feeds it from watches and sends what it wants written. Writes run
 //! side by side, bounded by the machine itself: at most one per node, pod and marker.
 
+mod kruise;
 mod metrics;
 
 use std::sync::Arc;
@@ -21,6 +22,11 @@ pub use metrics::Metrics;
 
 /// Runs the marker controller until told to stop.
 pub async fn run(context: Context, metrics: Metrics) {
+    tokio::select! {
+        () = context.stop.cancelled() => return,
+        () = kruise::wait_until_gone(&context, &metrics) => {}
+    }
+    kruise::say_missing_fields(&context.client).await;
     let informers = &context.informers;
     let facts = futures::stream::select_all([
         facts::<PodProbeMarker>(informers, Watched::Markers, Object::Marker),

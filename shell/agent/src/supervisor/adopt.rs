@@ -13,6 +13,7 @@ use processes::layout::{Layout, PodDir, is_interrupted};
 use processes::state::{ExitRecord, StateDir, instances};
 
 use super::Supervisor;
+use super::source::Source;
 
 /// What is left of a pod.
 #[derive(Default)]
@@ -79,8 +80,8 @@ pub(super) fn exit_of(record: &ExitRecord) -> Exit {
 impl Supervisor {
     /// Keeps the addresses of what runs from being given out before its pods are seen.
     pub(super) fn reserve_adopted(&mut self) {
-        for adopted in self.adopted.values_mut() {
-            let pool = &mut self.pool;
+        let Source::Processes { pool, adopted } = &mut self.source else { return };
+        for adopted in adopted.values_mut() {
             adopted.address = adopted.address.filter(|address| pool.reserve(*address));
         }
     }
@@ -90,18 +91,20 @@ impl Supervisor {
         if adopted.is_some() || pod.terminal() || pod.spec.host_network {
             return adopted;
         }
+        let Source::Processes { pool, .. } = &mut self.source else { return None };
         let stored = pod.status.pod_ip.parse().ok()?;
-        self.pool.reserve(stored).then_some(stored)
+        pool.reserve(stored).then_some(stored)
     }
 
     /// Stops and removes what belongs to no pod; called when all pods have been seen.
     pub(super) fn remove_orphans(&mut self) {
-        for (uid, adopted) in self.adopted.drain() {
+        let Source::Processes { pool, adopted } = &mut self.source else { return };
+        for (uid, adopted) in adopted.drain() {
             tracing::info!(uid, running = adopted.running.len(), "what is left of a pod is removed");
             if let Some(address) = adopted.address {
-                self.pool.release(address);
+                pool.release(address);
             }
-            if let Some(dir) = self.context.layout.pod(&uid) {
+            if let Some(dir) = self.context.processes().layout.pod(&uid) {
                 self.context.spawn(remove(dir, adopted.running));
             }
         }

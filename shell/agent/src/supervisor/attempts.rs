@@ -13,7 +13,6 @@ use probe::http::Target;
 use probe::queue::Ticket;
 use probe::timing::handler_of;
 use probe::{Knock, Lane, Launch, Report};
-use processes::container::Running;
 use processes::listeners::{ANSWERED_BY_ANOTHER, Owner};
 use tokio::task::AbortHandle;
 
@@ -24,7 +23,7 @@ use super::local::{FinishedAttempt, LocalPod, place};
 use super::messages::Message;
 use super::port_owners::PortOwners;
 use super::views::spec_of;
-use crate::executors::{Executor, Knocked, Socket};
+use crate::executors::{Executor, Instance, Knocked, Socket};
 use crate::supervisor::HOP;
 
 /// A probe of a container instance, ready to be carried out again and again.
@@ -37,6 +36,8 @@ pub(super) struct Prepared {
     /// It is known that the pod itself answers there.
     own: AtomicBool,
     port_owners: Arc<PortOwners>,
+    /// The address that a failure names: on a cluster nobody knows it by heart.
+    named: Option<SocketAddr>,
 }
 
 /// An attempt that waits or runs.
@@ -206,9 +207,9 @@ impl Supervisor {
         if let Some(prepared) = local.local_container(container).workers[place(probe)].prepared.clone() {
             return Some(prepared);
         }
-        let running = local.containers.get(container)?.running.clone()?;
+        let instance = local.instance(container, None)?;
         let (spec, stored) = spec_of(local, container, probe)?;
-        let prepared = Arc::new(Prepared::new(local, &self.context, stored, &spec.ports, &running));
+        let prepared = Arc::new(Prepared::new(local, &self.context, stored, &spec.ports, &instance));
         local.local_container(container).workers[place(probe)].prepared = Some(Arc::clone(&prepared));
         Some(prepared)
     }
@@ -289,13 +290,13 @@ impl Prepared {
         context: &AgentContext,
         probe: &Probe,
         ports: &[ContainerPort],
-        running: &Arc<Running>,
+        instance: &Instance,
     ) -> Prepared {
         let ip = local.ip(context);
         let host_network = local.machine.pod().spec.host_network;
         let pod_ip = Some(ip.as_str()).filter(|ip| !ip.is_empty());
         let target = Target { pod_ip, ports, version: VERSION };
-        let executor = Executor::new(probe, &target, host_network, running);
+        let executor = Executor::new(probe, &target, host_network, instance);
         let own_ip = local.address.map(IpAddr::V4);
         let asked = executor.as_ref().and_then(Executor::address);
         Prepared {
@@ -304,6 +305,7 @@ impl Prepared {
             executor: executor.ok_or_else(|| Report::failure("the probe has no handler")),
             own: AtomicBool::new(false),
             port_owners: Arc::clone(&local.port_owners),
+            named: asked.filter(|_| local.machine.kubelet().is_some()),
         }
     }
 
@@ -315,11 +317,15 @@ impl Prepared {
             executor: Err(report),
             own: AtomicBool::new(false),
             port_owners: Arc::default(),
+            named: None,
         }
     }
 
-    /// Turns the first success into a failure if it was not the pod that answered.
-    async fn judged(&self, report: Report) -> Report {
+    /// Turns the first success into a failure if it was not the pod that answered; a failure says who was asked.
+    async fn judged(&self, mut report: Report) -> Report {
+        if let (Some(address), Some(false)) = (self.named, report.outcome.succeeded()) {
+            report.message = format!("{address}: {}", report.message);
+        }
         let Some(address) = self.pod_address else { return report };
         if report.outcome.succeeded() != Some(true) || self.own.load(Ordering::Relaxed) {
             return report;

@@ -45,20 +45,31 @@ pub(crate) struct AgentContext {
     pub(crate) clock: Clock,
     pub(crate) node: String,
     pub(crate) messages: mpsc::Sender<Message>,
-    pub(crate) layout: Layout,
-    pub(crate) shim: ShimProgram,
-    pub(crate) program: PathBuf,
+    /// What it takes to run containers as processes; `None`: a kubelet runs them.
+    pub(crate) processes: Option<ProcessContext>,
     pub(crate) host_ip: String,
-    pub(crate) allocatable: BTreeMap<String, String>,
-    /// The range that shims hold.
-    pub(crate) claim: String,
     /// Every task, so that none outlives the agent.
     pub(crate) tasks: TaskTracker,
     /// Ends them.
     pub(crate) halt: CancellationToken,
 }
 
+/// What it takes to run containers as processes.
+pub(crate) struct ProcessContext {
+    pub(crate) layout: Layout,
+    pub(crate) shim: ShimProgram,
+    pub(crate) program: PathBuf,
+    pub(crate) allocatable: BTreeMap<String, String>,
+    /// The range that shims hold.
+    pub(crate) claim: String,
+}
+
 impl AgentContext {
+    /// Returns what it takes to run containers as processes.
+    pub(super) fn processes(&self) -> &ProcessContext {
+        self.processes.as_ref().expect("a pod that a kubelet runs is never prepared or started here")
+    }
+
     /// Starts a task that ends with the agent at the latest.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let halt = self.halt.clone();
@@ -84,8 +95,8 @@ impl AgentContext {
         PodContext {
             pod_ip: pod_ip.to_owned(),
             host_ip: self.host_ip.clone(),
-            allocatable: self.allocatable.clone(),
-            base: base_environment(&self.program, &dir.tmp(), &dir.volumes()),
+            allocatable: self.processes().allocatable.clone(),
+            base: base_environment(&self.processes().program, &dir.tmp(), &dir.volumes()),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         }
@@ -221,9 +232,9 @@ pub(super) async fn start(context: Arc<AgentContext>, order: Order) {
             context.send(Message::Warning { pod: *pod, message: format!("container {container}: {message}") }).await;
         }
     }
-    let spec = spec_of(resolved, id.to_string(), context.claim.clone());
+    let spec = spec_of(resolved, id.to_string(), context.processes().claim.clone());
     let instance = order.dir.instance(container, order.number);
-    match launch(&context.shim, &instance, &spec).await {
+    match launch(&context.processes().shim, &instance, &spec).await {
         Ok(Instance::Running(running)) => {
             let at = context.clock.now();
             let started = Message::Started { pod: *pod, container: Arc::clone(container), running: Arc::clone(&running), at };

@@ -16,6 +16,7 @@ use super::hooks;
 use super::local::{LocalPod, place};
 use super::markers::MARKERS;
 use super::messages::{Ask, Message};
+use super::source::Source;
 use crate::metrics::WorkerLabels;
 
 /// Something of a pod's spec is not honoured as on a cluster.
@@ -58,6 +59,7 @@ impl Supervisor {
             }
             message @ Message::Attempt { .. } => self.attempt_ended(message),
             Message::Written { pod, result } => self.written(pod, result),
+            Message::Listed(listed) => self.listed(*listed),
             Message::Ask(ask) => self.answer(ask),
         }
     }
@@ -67,7 +69,7 @@ impl Supervisor {
         match ask {
             Ask::Logs { namespace, pod, container, answer } => {
                 let found = self.pods.values().find(|local| local.name == pod && local.namespace == namespace);
-                let _ = answer.send(found.map(|local| local.dir.container(&container)));
+                let _ = answer.send(found.and_then(|local| Some(local.dir.as_ref()?.container(&container))));
             }
             Ask::Probes { answer } => drop(answer.send(self.probes())),
             Ask::AgentCounts { answer } => drop(answer.send(self.counts())),
@@ -125,34 +127,36 @@ impl Supervisor {
             }
             Effect::Event { event, count } => self.events.record_times(event, count),
             Effect::TearDown => {
-                if let Some(address) = self.pods.get_mut(&key).and_then(|local| local.address.take()) {
-                    self.pool.release(address);
-                }
+                let address = self.pods.get_mut(&key).and_then(|local| local.address.take());
+                self.source.release_address(address);
             }
             Effect::Release => self.release(key),
         }
     }
 
     fn prepare(&mut self, key: u64) {
+        let Source::Processes { pool, .. } = &mut self.source else { return };
         let Some(local) = self.pods.get_mut(&key) else { return };
         if local.address.is_none() && !local.machine.pod().spec.host_network {
-            local.address = self.pool.allocate();
+            local.address = pool.allocate();
         }
         let ip = local.ip(&self.context);
         let context = Arc::clone(&self.context);
         if ip.is_empty() {
-            let message = format!("no address is free in {}; delete pods that are not needed", self.pool.cidr());
+            let message = format!("no address is free in {}; delete pods that are not needed", pool.cidr());
             let input = Input::PrepareFailed { reason: "ContainerCreating".to_owned(), message };
             // As a message: a machine is never told something while it says something.
             self.context.spawn(async move { context.fact(key, input).await });
             return;
         }
-        let (raw, dir, known) = (Arc::new(local.object.json()), local.dir.clone(), Arc::clone(&local.known));
+        let Some(dir) = local.dir.clone() else { return };
+        let (raw, known) = (Arc::new(local.object.json()), Arc::clone(&local.known));
         self.context.spawn(containers::prepare(context, key, raw, dir, ip, known));
     }
 
     fn start(&mut self, key: u64, container: Arc<str>, number: u64, id: Arc<str>) {
         let Some(local) = self.pods.get(&key) else { return };
+        let Some(dir) = local.dir.clone() else { return };
         let seen = |service: &&Service| {
             let meta = &service.metadata;
             meta.namespace == local.namespace || (meta.namespace == "default" && meta.name == "kubernetes")
@@ -163,7 +167,7 @@ impl Supervisor {
             number,
             id,
             raw: Arc::new(local.object.json()),
-            dir: local.dir.clone(),
+            dir,
             ip: local.ip(&self.context),
             services: self.services.values().filter(seen).cloned().collect(),
             known: Arc::clone(&local.known),
@@ -261,20 +265,23 @@ impl Supervisor {
         if let Some(at) = local.timer {
             self.timers.remove(&(at, key));
         }
-        if let Some(address) = local.address {
-            self.pool.release(address);
-        }
+        self.source.release(local.machine.uid(), local.address);
         for task in local.hooks.values() {
             task.abort();
         }
         tracing::info!(pod = local.name, namespace = local.namespace, "pod released");
-        self.context.spawn(remove_dir(local.dir));
+        if let Some(dir) = local.dir {
+            self.context.spawn(remove_dir(dir));
+        }
     }
 }
 
 impl LocalPod {
     /// Returns the address as containers are told it; empty: none.
     pub(super) fn ip(&self, context: &AgentContext) -> String {
+        if let Some(machine) = self.machine.kubelet() {
+            return machine.ip().to_owned();
+        }
         match self.address {
             Some(address) => address.to_string(),
             None if self.machine.pod().spec.host_network => context.host_ip.clone(),

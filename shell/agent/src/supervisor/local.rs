@@ -1,13 +1,15 @@
-//! A pod on this node: its machine, and what the machine does not know of: processes, attempts, hooks.
+//! A pod on this node: its machine, and what the machine does not know of: instances, attempts, hooks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use api::json::{items, text};
 use api::{Pod, ProbeType};
 use machine::Time;
 use markers::agent::ContainerNews;
-use pods::{Hook, PodMachine};
+use pods::ContainerPhase;
+use pods::Hook;
 use probe::Outcome;
 use processes::container::Running;
 use processes::layout::PodDir;
@@ -16,19 +18,22 @@ use tokio::task::AbortHandle;
 
 use super::attempts::{ActiveAttempt, Prepared};
 use super::containers::{AgentContext, CachedReferences, watch_over};
+use super::life::PodLife;
 use super::port_owners::PortOwners;
+use crate::executors::{Instance, RuntimeContainer};
 
 /// Outcomes that `/debug/probes` shows per worker.
 const HISTORY: usize = 20;
 
 /// A pod on this node.
 pub(super) struct LocalPod {
-    pub(super) machine: Box<PodMachine>,
+    pub(super) machine: PodLife,
     pub(super) namespace: String,
     pub(super) name: String,
     /// As the API has it.
     pub(super) object: Obj<Pod>,
-    pub(super) dir: PodDir,
+    /// Where its processes are; `None`: a kubelet runs it.
+    pub(super) dir: Option<PodDir>,
     pub(super) address: Option<Ipv4Addr>,
     pub(super) timer: Option<Time>,
     pub(super) containers: HashMap<Arc<str>, LocalContainer>,
@@ -49,6 +54,8 @@ pub(super) struct LocalPod {
 #[derive(Default)]
 pub(super) struct LocalContainer {
     pub(super) running: Option<Arc<Running>>,
+    /// The instance, if a kubelet runs it.
+    pub(super) in_runtime: Option<RuntimeContainer>,
     pub(super) started_at: Option<Time>,
     /// It was ready once; for the metric.
     pub(super) was_ready: bool,
@@ -111,6 +118,40 @@ impl LocalPod {
         self.containers.get(container)?.running.as_ref().filter(|running| running.id() == id)
     }
 
+    /// Returns the instance of a container that runs, if it is this one; `None`: whichever it is.
+    pub(super) fn instance(&self, container: &str, id: Option<&str>) -> Option<Instance> {
+        let known = self.containers.get(container)?;
+        let process = known.running.clone().map(Instance::Process);
+        let instance = process.or_else(|| known.in_runtime.clone().map(Instance::Runtime))?;
+        id.is_none_or(|id| id == instance.id()).then_some(instance)
+    }
+
+    /// Takes note of the instances of a pod that a kubelet runs.
+    pub(super) fn take_instances(&mut self, client: &Arc<cri::Client>) {
+        let views = self.machine.containers();
+        let all: Vec<(Arc<str>, Option<(String, Option<Time>)>)> = views
+            .map(|view| {
+                let runs = view.id.filter(|_| view.phase == ContainerPhase::Running);
+                (view.name.into(), runs.map(|id| (id.to_owned(), view.started_at)))
+            })
+            .collect();
+        for (name, runs) in all {
+            let before = self.local_container(&name).in_runtime.take();
+            let Some((id, started_at)) = runs else { continue };
+            if let Some(before) = before.filter(|before| before.id() == id) {
+                self.local_container(&name).in_runtime = Some(before);
+                continue;
+            }
+            let env = literal_environment(&self.object, &name);
+            let known = self.local_container(&name);
+            known.in_runtime = Some(RuntimeContainer::new(Arc::clone(client), &id, env));
+            (known.started_at, known.was_ready) = (started_at, false);
+            for worker in &mut known.workers {
+                (worker.prepared, worker.knocks) = (None, 0);
+            }
+        }
+    }
+
     /// Takes note of an instance that runs.
     pub(super) fn runs(&mut self, container: &Arc<str>, running: Arc<Running>, at: Time) {
         self.port_owners.change(|all| all.push(Arc::clone(&running)));
@@ -140,12 +181,12 @@ impl LocalPod {
         }
     }
 
-    pub(super) fn new(machine: PodMachine, object: Obj<Pod>, dir: PodDir, address: Option<Ipv4Addr>) -> LocalPod {
+    pub(super) fn new(machine: PodLife, object: Obj<Pod>, dir: Option<PodDir>, address: Option<Ipv4Addr>) -> LocalPod {
         let meta = &machine.pod().metadata;
         LocalPod {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
-            machine: Box::new(machine),
+            machine,
             object,
             dir,
             address,
@@ -161,4 +202,14 @@ impl LocalPod {
             revision: 0,
         }
     }
+}
+
+/// Returns the environment of a container as far as its spec says it in plain text; what comes from elsewhere is empty, as it is to
+/// a kubelet that expands the command of a probe.
+fn literal_environment(object: &Obj<Pod>, container: &str) -> BTreeMap<String, String> {
+    let pod = object.json();
+    let lists = ["initContainers", "containers"].into_iter().flat_map(|list| items(&pod, &["spec", list]));
+    let found = lists.into_iter().find(|spec| text(spec, &["name"]) == container);
+    let entries = found.into_iter().flat_map(|spec| items(spec, &["env"]));
+    entries.map(|entry| (text(entry, &["name"]).to_owned(), text(entry, &["value"]).to_owned())).collect()
 }

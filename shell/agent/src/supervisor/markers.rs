@@ -3,11 +3,11 @@
 //! The machine shares everything with those of pods: the loop, the timer queue (as [`MARKERS`]), the places for attempts,
 //! the queue of status writes. It learns of containers from the machines of their pods, before anybody else does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use api::WriteError;
 use api::marker::NodePodProbe;
+use api::{Pod, WriteError};
 use machine::{Machine, Rng, Time};
 use markers::agent::{Agent, ContainerNews, Effect, Finished, Input, Launch, Runtime, WorkerKey, status_write};
 use pods::{ContainerPhase, ContainerView};
@@ -30,6 +30,10 @@ pub(super) struct Markers {
     effects: Vec<Effect>,
     attempts: u32,
     suppressed: u64,
+    /// The node's object, as the API has it.
+    object: Option<Arc<NodePodProbe>>,
+    /// Pods of this node that write the same object.
+    kruise_daemons: HashSet<String>,
 }
 
 /// What the loop keeps of a worker.
@@ -45,7 +49,21 @@ struct Worker {
 impl Markers {
     pub(super) fn new(node: NodePolicy, rng: Rng) -> Markers {
         let machine = Agent::new(node, rng);
-        Markers { machine, workers: HashMap::new(), timer: None, effects: Vec::new(), attempts: 0, suppressed: 0 }
+        Markers {
+            machine,
+            workers: HashMap::new(),
+            timer: None,
+            effects: Vec::new(),
+            attempts: 0,
+            suppressed: 0,
+            object: None,
+            kruise_daemons: HashSet::new(),
+        }
+    }
+
+    /// Returns the containers that markers probe, by uid and name.
+    pub(super) fn probed(&self) -> HashSet<(String, String)> {
+        self.machine.views().map(|view| (view.key.uid.clone(), view.container.to_owned())).collect()
     }
 
     /// Returns where the attempt of a worker is kept while it waits or runs; `None`: the worker is gone.
@@ -59,12 +77,42 @@ impl Supervisor {
     pub(super) fn node_pod_probe_seen(&mut self, seen: WatchEvent<NodePodProbe>) {
         match seen {
             WatchEvent::Applied(object) if object.view.metadata.name == self.context.node => {
-                self.step_markers(Some(Input::Spec(Box::new((*object.view).clone()))));
+                self.markers.object = Some(Arc::clone(&object.view));
+                self.follow_markers();
             }
             WatchEvent::Deleted(object) if object.view.metadata.name == self.context.node => {
-                self.step_markers(Some(Input::NoSpec))
+                self.markers.object = None;
+                self.follow_markers();
             }
             WatchEvent::Applied(_) | WatchEvent::Deleted(_) | WatchEvent::ListBegins | WatchEvent::Synced => {}
+        }
+    }
+
+    /// Has the machine do what the node's object says, unless that is another's business.
+    fn follow_markers(&mut self) {
+        let object = self.markers.object.clone().filter(|_| self.markers.kruise_daemons.is_empty());
+        self.step_markers(Some(object.map_or(Input::NoSpec, |object| Input::Spec(Box::new((*object).clone())))));
+        self.list_due();
+    }
+
+    /// Looks whether a pod of this node is the daemon of OpenKruise: two writers of one object would undo each other's work.
+    pub(super) fn look_for_kruise_daemon(&mut self, pod: &Pod, gone: bool) {
+        let had = !self.markers.kruise_daemons.is_empty();
+        if gone || !markers::agent::is_kruise_daemon(pod) {
+            self.markers.kruise_daemons.remove(&pod.metadata.uid);
+        } else {
+            self.markers.kruise_daemons.insert(pod.metadata.uid.clone());
+        }
+        let has = !self.markers.kruise_daemons.is_empty();
+        if had != has {
+            match has {
+                true => tracing::warn!(
+                    pod = pod.metadata.key(),
+                    "kruise-daemon runs on this node: marker probes are left to it until it is gone"
+                ),
+                false => tracing::info!("kruise-daemon is gone from this node: marker probes are ours"),
+            }
+            self.follow_markers();
         }
     }
 
@@ -166,12 +214,14 @@ impl Supervisor {
             None => {
                 // The address is that of the pod as this node knows it: an object that says otherwise is not believed.
                 let local = self.by_uid.get(&key.uid).and_then(|pod| self.pods.get(pod));
-                let running = local.and_then(|local| Some((local, local.running(&container, &worker.container_id)?)));
-                let prepared = Arc::new(match running {
-                    Some((local, running)) => Prepared::new(local, &self.context, &probe, &[], running),
+                let running = local.and_then(|local| Some((local, local.instance(&container, Some(&worker.container_id))?)));
+                let prepared = Arc::new(match &running {
+                    Some((local, instance)) => Prepared::new(local, &self.context, &probe, &[], instance),
                     None => Prepared::of_nobody(&probe, Report::error(Discarded::Runtime, "the container has ended")),
                 });
-                worker.prepared = running.map(|_| Arc::clone(&prepared));
+                // An address that is not known yet is asked for again.
+                worker.prepared =
+                    running.filter(|(local, _)| !local.ip(&self.context).is_empty()).map(|_| Arc::clone(&prepared));
                 prepared
             }
         };

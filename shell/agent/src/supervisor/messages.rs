@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::attempts::AttemptOwner;
+use super::source::Listed;
 use crate::metrics::AgentCounts;
 
 /// A message to the loop.
@@ -26,6 +27,8 @@ pub(crate) enum Message {
     Attempt { owner: AttemptOwner, attempt: u32, report: Report, began: Time, ended: Time },
     /// A status write has ended, of a pod or of [`MARKERS`](super::MARKERS).
     Written { pod: u64, result: Result<(), WriteError> },
+    /// The container runtime has answered, or has not.
+    Listed(Box<Listed>),
     /// Somebody wants to know something.
     Ask(Ask),
 }

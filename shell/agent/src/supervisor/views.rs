@@ -133,6 +133,11 @@ fn phase_name(phase: Phase) -> &'static str {
 pub(super) fn spec_of<'a>(local: &'a LocalPod, container: &str, probe: ProbeType) -> Option<(&'a Container, &'a Probe)> {
     let pod = local.machine.pod();
     let spec = pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|spec| spec.name == container)?;
+    if local.machine.kubelet().is_some() {
+        // The kubelet runs what is left in the spec.
+        let moved = local.machine.moved_probe(container).filter(|_| probe == ProbeType::Readiness);
+        return Some((spec, moved?));
+    }
     let probe = match probe {
         ProbeType::Liveness => spec.liveness_probe.as_ref(),
         ProbeType::Readiness => spec.readiness_probe.as_ref(),

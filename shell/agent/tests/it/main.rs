@@ -3,7 +3,10 @@
 // Every function here is part of a test, also where it does not carry the attribute.
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod endpoint;
+#[path = "../../../cri/tests/it/runtime.rs"]
+mod fake_runtime;
 mod knocks;
 mod markers;
 mod plane;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::executors::{Executor, GrpcProbe, HttpProbe, TcpProbe};
+use agent::executors::{Executor, GrpcProbe, HttpProbe, Instance, TcpProbe};
 use agent::serve::{Protocol, ServeConfig, Server};
 use api::IntOrString;
 use api::pod::{ExecAction, GrpcAction, HttpGetAction, Probe, TcpSocketAction};
@@ -115,7 +115,7 @@ async fn pod(dir: &std::path::Path, ip: &str, args: [&str; 3]) -> Started {
 }
 
 fn executor(probe: Probe, ip: &str, running: &Arc<Running>) -> Executor {
-    Executor::new(&probe, &target(ip), false, running).unwrap()
+    Executor::new(&probe, &target(ip), false, &Instance::Process(running.clone())).unwrap()
 }
 
 fn http_probe() -> Probe {

@@ -36,6 +36,7 @@ pub struct Metrics {
     writeback_seconds: Histogram,
     writes: Family<WriteLabels, Counter>,
     suppressed: Family<CauseLabel, Counter>,
+    kruise_leads: Gauge,
 }
 
 impl Metrics {
@@ -53,7 +54,13 @@ impl Metrics {
         registry.register("lifesign_marker_writes", "Writes for markers by how they ended", writes.clone());
         let suppressed = Family::<CauseLabel, Counter>::default();
         registry.register("lifesign_marker_suppressed", "What was held back, by cause", suppressed.clone());
-        Metrics { matched_pods, writeback_seconds, writes, suppressed }
+        let kruise_leads = Gauge::default();
+        registry.register(
+            "lifesign_marker_kruise_leads",
+            "1 while kruise-manager leads and markers are left to it",
+            kruise_leads.clone(),
+        );
+        Metrics { matched_pods, writeback_seconds, writes, suppressed, kruise_leads }
     }
 
     /// A marker selects so many pods; `None`: it is gone.
@@ -63,6 +70,11 @@ impl Metrics {
             Some(pods) => drop(self.matched_pods.get_or_create(&labels).set(i64::try_from(pods).unwrap_or(i64::MAX))),
             None => drop(self.matched_pods.remove(&labels)),
         }
+    }
+
+    /// Markers are left to somebody else, or not any more.
+    pub(super) fn kruise_leads(&self, leads: bool) {
+        self.kruise_leads.set(i64::from(leads));
     }
 
     /// A request has ended.

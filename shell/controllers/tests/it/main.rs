@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod endpointslices;
+mod guard;
 mod leading;
 mod markers;
 mod node_lifecycle;

@@ -135,6 +135,7 @@ fn config(client: Client, clock: Clock, registry: &mut Registry) -> ControllersC
         node_lifecycle: None,
         profile: None,
         markers: false,
+        guard: None,
         workloads: None,
         metrics,
         on_ready: None,
