@@ -68,6 +68,11 @@ impl Bed {
         self.get(path)["items"].as_array().cloned().unwrap_or_default()
     }
 
+    /// Returns whether the API server says that it is well; it may be away.
+    pub(crate) fn healthy(&self) -> bool {
+        self.kubectl(&["get", "--raw", "/readyz", "--request-timeout=2s"], "").0
+    }
+
     /// Waits until a question has an answer.
     pub(crate) fn until<T>(&self, what: &str, mut ask: impl FnMut(&Bed) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
@@ -148,14 +153,23 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `lifesign controllers`, with a Lease of its own that nobody else waits for.
     pub(crate) fn controllers(kubeconfig: &Path, arguments: &[&str]) -> Running {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let lease = format!("lifesign-test-{:x}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        let own = ["controllers", "--leader-elect-resource-name", &lease, "--kubeconfig", kubeconfig];
+        let mut running = Running::start(&[&own[..], arguments].concat());
+        running.lease.clone_from(&lease);
+        running
+    }
+
+    /// Starts `lifesign` with these arguments.
+    pub(crate) fn start(arguments: &[&str]) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
         let mut command = Command::new(LIFESIGN);
-        command.args(["controllers", "--leader-elect-resource-name", &lease, "--kubeconfig"]).arg(kubeconfig).args(arguments);
+        command.args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
-        Running { child: command.spawn().unwrap(), log, lease, _folder: folder }
+        Running { child: command.spawn().unwrap(), log, lease: String::new(), _folder: folder }
     }
 
     /// Returns what it has said.

@@ -7,10 +7,12 @@
 
 mod applying;
 mod bed;
+mod container_runtime;
 mod differences;
 mod kubectl;
 mod manifests;
 mod markers;
+mod moved;
 mod scripts;
 mod slices;
 mod workloads;
@@ -30,9 +32,18 @@ type Test = fn(&bed::Bed);
 fn main() -> ExitCode {
     let bed = bed::Bed::found();
     let cases = scripts::run(bed.as_ref());
-    let tests =
-        [applying::TESTS, kubectl::TESTS, manifests::TESTS, slices::TESTS, markers::TESTS, workloads::TESTS, writes::TESTS]
-            .concat();
+    let tests = [
+        applying::TESTS,
+        kubectl::TESTS,
+        manifests::TESTS,
+        slices::TESTS,
+        markers::TESTS,
+        container_runtime::TESTS,
+        moved::TESTS,
+        workloads::TESTS,
+        writes::TESTS,
+    ]
+    .concat();
     let long = [slices::LONG, markers::LONG, writes::LONG].concat();
     let mut trials: Vec<Trial> = tests.into_iter().map(|(name, test)| trial(bed.as_ref(), name, test)).collect();
     trials.extend(long.into_iter().map(|(name, test)| long_trial(bed.as_ref(), name, test)));
