@@ -215,7 +215,7 @@ fn longest_unprobed(bed: &Bed, path: &str, before: &str) -> Duration {
             since = None;
         }
         let settled = runs && id != before && (is_ready(&pod) == judged) && status["restartCount"].as_i64() > Some(0);
-        if settled && condition(&pod, CONDITION)["reason"] != "ProbesSucceeded" || settled && judged {
+        if settled && (judged || condition(&pod, CONDITION)["reason"] != "ProbesSucceeded") {
             return longest;
         }
         assert!(Instant::now() < deadline, "never settled: {pod:#}");

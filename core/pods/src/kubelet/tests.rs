@@ -160,7 +160,8 @@ fn an_api_that_is_away_gets_the_latest_word_and_one_that_refuses_is_not_stormed(
     refused.step(now, Some(Input::StatusWritten(Err(WriteError::Invalid))));
     for _ in 0..20 {
         let Some(due) = refused.pod.deadline().filter(|due| *due <= at(20_000)) else { break };
-        (now, _) = (due, refused.step(due, None));
+        now = due;
+        refused.step(now, None);
         refused.step(now, Some(Input::StatusWritten(Err(WriteError::Invalid))));
     }
     assert!(refused.written.len() < 6, "{}", refused.written.len());

@@ -128,16 +128,14 @@ impl LocalPod {
 
     /// Takes note of the instances of a pod that a kubelet runs.
     pub(super) fn take_instances(&mut self, client: &Arc<cri::Client>) {
-        let views = self.machine.containers();
-        let all: Vec<(Arc<str>, Option<(String, Option<Time>)>)> = views
-            .map(|view| {
-                let runs = view.id.filter(|_| view.phase == ContainerPhase::Running);
-                (view.name.into(), runs.map(|id| (id.to_owned(), view.started_at)))
-            })
-            .collect();
-        for (name, runs) in all {
+        let views = self.machine.containers().map(|view| {
+            let id = view.id.filter(|_| view.phase == ContainerPhase::Running).map(str::to_owned);
+            (Arc::from(view.name), id, view.started_at)
+        });
+        let views: Vec<(Arc<str>, Option<String>, Option<Time>)> = views.collect();
+        for (name, id, started_at) in views {
             let before = self.local_container(&name).in_runtime.take();
-            let Some((id, started_at)) = runs else { continue };
+            let Some(id) = id else { continue };
             if let Some(before) = before.filter(|before| before.id() == id) {
                 self.local_container(&name).in_runtime = Some(before);
                 continue;
