@@ -6,6 +6,7 @@
 //! whatever JSON arrives.
 
 mod annotation;
+pub mod certificates;
 mod moved;
 mod pods;
 mod review;
