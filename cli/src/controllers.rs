@@ -1,6 +1,9 @@
 //! `lifesign controllers`: the controllers as a process of their own, one leader among several.
 
+mod webhook;
+
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,12 +13,14 @@ use kube::Client;
 use machine::Rng;
 use prometheus_client::registry::Registry;
 use runtime::{Clock, Informers};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
-use crate::metrics::Serving;
+use crate::metrics::{Ready, Serving};
 use crate::profile::RolloutArgs;
 use crate::{block_on, signals, start_logging};
+use webhook::Webhook;
 
 /// Run the controllers against an API
 ///
@@ -27,9 +32,15 @@ pub(crate) struct ControllersArgs {
     /// Credentials; `lifesign kubeconfig --role controllers` prints those of a plane [default: those of the pod that this runs in]
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
-    /// Where the agents of a cluster have their Leases [default: that of the leader's Lease]
+    /// Where the controllers and the agents of a cluster run: their Leases and the certificates of the webhook are there
     #[arg(long, value_name = "NAMESPACE")]
     namespace: Option<String>,
+    /// Serve the admission webhook there, over TLS, with certificates from the Secret lifesign-webhook
+    #[arg(long, value_name = "ADDR:PORT", requires = "namespace")]
+    webhook: Option<std::net::SocketAddr>,
+    /// Run the controller of pod probe markers
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    marker_controller: bool,
     #[command(flatten)]
     slices: SliceArgs,
     #[command(flatten)]
@@ -40,7 +51,7 @@ pub(crate) struct ControllersArgs {
     /// Start although another controller wrote EndpointSlices within the last minute
     #[arg(long)]
     force: bool,
-    /// Where /metrics and /healthz are served, over plain HTTP; port 0 picks a free one
+    /// Where /metrics, /healthz and /readyz are served, over plain HTTP; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     metrics_addr: std::net::SocketAddr,
     /// Switch features on or off, for example EndpointSliceTerminatingCondition=false
@@ -104,7 +115,14 @@ impl ControllersArgs {
         };
         let mut registry = Registry::default();
         let metrics = controllers::Metrics::register(&mut registry);
-        let mut serving = Serving::start(self.metrics_addr, registry).await?;
+        let webhook = match (self.webhook, &self.namespace) {
+            (Some(address), Some(namespace)) => {
+                Some(Webhook::start(address, namespace, &client, &clock, &mut registry, &stop).await?)
+            }
+            _ => None,
+        };
+        let ready = webhook.as_ref().map_or_else(|| Arc::new(|| true) as Ready, Webhook::ready);
+        let mut serving = Serving::start(self.metrics_addr, registry, ready).await?;
         let options = self.profile.options();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         // Who insists is not stopped by what he knows.
@@ -124,7 +142,7 @@ impl ControllersArgs {
             node_lifecycle: own
                 .then(|| nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
             profile: own.then_some(controllers::profile::Config { options, tolerations: None }),
-            markers: true,
+            markers: self.marker_controller,
             guard: (!own).then_some(agents),
             workloads,
             metrics,
@@ -135,9 +153,22 @@ impl ControllersArgs {
         let place = Place { namespace: elect_in, name: self.leader_elect_resource_name };
         let settings = leader::Settings::new(&identity);
         eprintln!("waiting to lead on Kubernetes {version} as {identity}; metrics on http://{}/metrics", serving.address());
-        let work = |client, stop| {
+        let certificates = webhook.as_ref().map(Webhook::certificates);
+        let work = |client: Client, stop: CancellationToken| {
             eprintln!("leading");
-            controllers::run(config(client), stop)
+            let certificates = certificates.map(|keep| keep(client.clone(), stop.clone()));
+            async move {
+                let keeping = async {
+                    if let Some(certificates) = certificates {
+                        certificates.await;
+                    }
+                    std::future::pending().await
+                };
+                tokio::select! {
+                    ended = controllers::run(config(client), stop) => ended,
+                    never = keeping => never,
+                }
+            }
         };
         let mut leading = std::pin::pin!(lead(client, clock, place, settings, rng, stop.clone(), work));
         let outcome = tokio::select! {

@@ -7,6 +7,7 @@ mod config;
 mod controllers;
 mod error;
 mod explain;
+mod install;
 mod kubeconfig;
 mod manifests;
 mod metrics;
@@ -39,6 +40,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::UpArgs),
+    Install(install::InstallArgs),
     Controllers(controllers::ControllersArgs),
     Agent(agent::AgentArgs),
     Explain(explain::ExplainArgs),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Up(args) => args.run(),
+        Command::Install(args) => args.run(),
         Command::Controllers(args) => args.run(),
         Command::Agent(args) => args.run(),
         Command::Explain(args) => args.run(),

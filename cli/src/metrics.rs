@@ -1,4 +1,4 @@
-//! `/metrics` of a command that serves nothing else: plain HTTP, for a scraper beside it.
+//! `/metrics` of a command, and whether it is well: plain HTTP, for a scraper and a kubelet beside it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,6 +25,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// More than a few scrapers at a time are a mistake; the oldest wait, the others are not accepted yet.
 const CONNECTIONS_MAX: usize = 64;
 
+/// Says whether the process may be sent requests.
+pub(crate) type Ready = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Metrics that are served until this is dropped.
 pub(crate) struct Serving {
     address: SocketAddr,
@@ -33,12 +36,12 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Begins to serve.
-    pub(crate) async fn start(address: SocketAddr, registry: Registry) -> Result<Serving, Failure> {
+    pub(crate) async fn start(address: SocketAddr, registry: Registry, ready: Ready) -> Result<Serving, Failure> {
         let bad = |error| Failure::usage(format!("--metrics-addr {address}: {error}")).hint("port 0 picks a free one");
         let listener = TcpListener::bind(address).await.map_err(bad)?;
         let address = listener.local_addr().map_err(bad)?;
         let mut tasks = Tasks::default();
-        tasks.spawn("metrics", accept(listener, Arc::new(registry)));
+        tasks.spawn("metrics", accept(listener, Arc::new(registry), ready));
         Ok(Serving { address, tasks })
     }
 
@@ -53,12 +56,12 @@ impl Serving {
     }
 }
 
-async fn accept(listener: TcpListener, registry: Arc<Registry>) -> Result<(), Infallible> {
+async fn accept(listener: TcpListener, registry: Arc<Registry>, ready: Ready) -> Result<(), Infallible> {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&registry)))),
+                Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&registry), Arc::clone(&ready)))),
                 Err(error) => {
                     // Out of file descriptors, most likely: waiting a moment is all that helps.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -70,9 +73,9 @@ async fn accept(listener: TcpListener, registry: Arc<Registry>) -> Result<(), In
     }
 }
 
-async fn connection(stream: TcpStream, registry: Arc<Registry>) {
+async fn connection(stream: TcpStream, registry: Arc<Registry>, ready: Ready) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), &registry);
+        let answer = answer(request.method(), request.uri().path(), &registry, &ready);
         async move { Ok::<_, Infallible>(answer) }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
@@ -82,7 +85,7 @@ async fn connection(stream: TcpStream, registry: Arc<Registry>) {
     }
 }
 
-fn answer(method: &Method, path: &str, registry: &Registry) -> Response<Full<Bytes>> {
+fn answer(method: &Method, path: &str, registry: &Registry, ready: &Ready) -> Response<Full<Bytes>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     let (status, kind, text) = match (method, path) {
         (&Method::GET, "/metrics") => {
@@ -92,6 +95,8 @@ fn answer(method: &Method, path: &str, registry: &Registry) -> Response<Full<Byt
             (StatusCode::OK, OPENMETRICS, text)
         }
         (&Method::GET, "/healthz") => (StatusCode::OK, TEXT, "ok".to_owned()),
+        (&Method::GET, "/readyz") if ready() => (StatusCode::OK, TEXT, "ok".to_owned()),
+        (&Method::GET, "/readyz") => (StatusCode::SERVICE_UNAVAILABLE, TEXT, "the webhook has no certificate yet\n".to_owned()),
         (&Method::GET, _) => (StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is answered here\n".to_owned()),
     };
@@ -106,9 +111,13 @@ mod tests {
     #[test]
     fn metrics_and_health_are_served_and_nothing_else() {
         let registry = Registry::default();
-        let code = |method: Method, path: &str| answer(&method, path, &registry).status().as_u16();
+        let ready: Ready = Arc::new(|| true);
+        let code = |method: Method, path: &str| answer(&method, path, &registry, &ready).status().as_u16();
         assert_eq!(code(Method::GET, "/metrics"), 200);
         assert_eq!(code(Method::GET, "/healthz"), 200);
+        assert_eq!(code(Method::GET, "/readyz"), 200);
+        let waits: Ready = Arc::new(|| false);
+        assert_eq!(answer(&Method::GET, "/readyz", &registry, &waits).status().as_u16(), 503);
         assert_eq!(code(Method::GET, "/"), 404);
         assert_eq!(code(Method::POST, "/metrics"), 405);
     }

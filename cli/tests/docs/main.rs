@@ -1,6 +1,7 @@
 //! What the documents say is what the binary does: the help of every command, and the commands of the README.
 
 mod help;
+mod install;
 mod readme;
 
 use std::path::{Path, PathBuf};

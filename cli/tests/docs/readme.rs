@@ -17,7 +17,11 @@ const NOT_YET: [&str; 0] = [];
 /// Commands that say `ready` and then serve until they are told to stop.
 const SERVING: [&str; 2] = ["up", "apiserver"];
 /// What the README names for other programs.
-const ELSEWHERE: [&str; 2] = ["cargo test --workspace", "kubectl --kubeconfig lifesign.kubeconfig get pods,endpointslices"];
+const ELSEWHERE: [&str; 3] = [
+    "cargo test --workspace",
+    "kubectl --kubeconfig lifesign.kubeconfig get pods,endpointslices",
+    "kubectl apply -f lifesign.yaml",
+];
 /// A machine with two busy cores gets there long before.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -9,6 +9,7 @@ mod data;
 mod limits;
 mod stopping;
 mod streams;
+mod webhook;
 
 use std::time::{Duration, Instant};
 
