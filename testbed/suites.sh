@@ -51,10 +51,12 @@ start_lifesign() {
   until_true 20 grep -q ready "$data/out" || fail "lifesign $1 did not start: $(cat "$data/log")"
 }
 stop_lifesign() {
-  kill -TERM "$lifesign"
+  kill -TERM "$lifesign" 2>/dev/null || true
   wait "$lifesign" || true
+  lifesign=
   rm -rf "$data"
 }
+lifesign=
 
 # cpu_per_attempt PID KUBECONFIG IMAGE PROGRAM: what 100 probes a second cost a process beyond 100 pods without probes.
 cpu_per_attempt() {
@@ -62,7 +64,7 @@ cpu_per_attempt() {
   for probe in null '{"periodSeconds": 1}'; do
     "$bin/bed" pods "$2" "$3" "$4" 100 "$probe" >"$bed/pods" &
     pods=$!
-    until_true 240 grep -q 'all run' "$bed/pods" || fail "100 pods do not run"
+    until_true 600 grep -q 'all run' "$bed/pods" || fail "100 pods do not run"
     # Until the first statuses are written.
     sleep 15
     begun=$(ticks "$1")
@@ -70,7 +72,7 @@ cpu_per_attempt() {
     used+=($(($(ticks "$1") - begun)))
     kill -TERM $pods
     wait $pods || true
-    until_true 120 no_pods "$2" || fail "the pods do not go"
+    until_true 300 no_pods "$2" || fail "the pods do not go"
   done
   awk -v idle="${used[0]}" -v busy="${used[1]}" 'BEGIN {
     printf "CPU with 100 pods: %.1f%% of a core, with 100 probes a second: %.1f%%; %.0f us per attempt\n", idle / 30, busy / 30, (busy - idle) * 10000 / 3000 }'
@@ -120,12 +122,12 @@ suite_bench() {
   for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent"; done
   [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || (cd "$here/.." && cargo build --release -p lifesign)
   bed_stop
+  # Whatever happens, nothing is left behind.
+  trap '[ -z "$lifesign" ] || stop_lifesign; bed_stop; uptime' EXIT
   bed_start --durable
   . "$bed/settings"
   date -u +%FT%TZ
   uname -srm
   uptime
   for part in "$@"; do "bench_$part"; done
-  bed_stop
-  uptime
 }
