@@ -18,6 +18,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const LAG: &str = "lifesign_probe_start_lag_seconds_bucket";
 const WORKERS: usize = 50;
 const LARGE_OBJECTS: usize = 50;
+const SMALL_OBJECTS: usize = 1_000;
 const LIVEZ_MAX: Duration = Duration::from_secs(1);
 const LAG_MAX: f64 = 0.1;
 const RSS_MAX_MB: u64 = 256;
@@ -47,7 +48,7 @@ fn main() {
 /// Prints what a flood does to a plane; returns whether the bounds hold.
 async fn run(plane: &Plane, name: &str, flood: Option<&Flood>, span: Duration) -> bool {
     let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
-    floods::prepare(&client, LARGE_OBJECTS).await;
+    floods::prepare(&client, LARGE_OBJECTS, SMALL_OBJECTS).await;
     probe(&client).await;
     let node = client.call("GET", "/api/v1/nodes", &Value::Null).await.unwrap().json()["items"][0].clone();
     let agent_port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -105,9 +106,12 @@ impl Target {
     }
 }
 
-/// Makes what floods are about: `large` ConfigMaps of a megabyte, 1,000 Secrets of 1 KB, a pod whose log is one line, a kind
+/// Creations that are under way at once while a plane is prepared.
+const AT_ONCE: usize = 16;
+
+/// Makes what floods are about: `large` ConfigMaps of a megabyte, `small` Secrets of 1 KB, a pod whose log is one line, a kind
 /// whose rule takes quadratic time.
-pub async fn prepare(client: &Client, large: usize) {
+pub async fn prepare(client: &Client, large: usize, small: usize) {
     // One line of 100 MB; the agent keeps some of it.
     let line = "head -c 100000000 /dev/zero | tr '\\0' x; sleep 100000";
     create(client, PODS, &pod("writer", &json!([{"name": "c", "image": "none", "command": ["sh", "-c", line]}]))).await;
@@ -115,10 +119,9 @@ pub async fn prepare(client: &Client, large: usize) {
         let map = json!({"metadata": {"name": format!("large-{number}")}, "data": {"k": "x".repeat(1_000_000)}});
         create(client, CONFIGMAPS, &map).await;
     }
-    for number in 0..1_000 {
-        let secret = json!({"metadata": {"name": format!("small-{number}")}, "stringData": {"k": "x".repeat(700)}});
-        create(client, SECRETS, &secret).await;
-    }
+    let secret = |number| json!({"metadata": {"name": format!("small-{number}")}, "stringData": {"k": "x".repeat(700)}});
+    let secrets = futures::stream::iter((0..small).map(secret));
+    secrets.for_each_concurrent(AT_ONCE, |secret| async move { create(client, SECRETS, &secret).await }).await;
     let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
         "x-kubernetes-validations": [{"rule": "self.l.all(x, x in self.l)"}]});
     let definition = json!({

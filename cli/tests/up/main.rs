@@ -3,6 +3,7 @@
 mod adoption;
 mod examples;
 mod faults;
+mod floods;
 mod gates;
 mod listening;
 mod pods;

@@ -15,29 +15,40 @@ use tokio_util::sync::PollSemaphore;
 
 /// Work on at most so many bytes stays where it is: it takes less than a millisecond.
 const SMALL_MAX: usize = 16 << 10;
+/// What is written above this has all places to itself: ten thousand items take some ten megabytes each time they are copied,
+/// and they are decoded, merged, judged and compared with who owns them.
+const SHARED_MAX: usize = 128 << 10;
 
 /// Bounds how much work goes on outside of the async workers.
 #[derive(Clone)]
-pub(crate) struct Pool(Arc<Semaphore>);
+pub(crate) struct Pool {
+    places: Arc<Semaphore>,
+    count: u32,
+}
 
 impl Default for Pool {
     fn default() -> Pool {
         // As many as there are cores: more would only take turns.
-        Pool(Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, usize::from))))
+        Pool::new(std::thread::available_parallelism().map_or(2, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)))
     }
 }
 
 impl Pool {
-    /// Runs work on `bytes` bytes. A place is taken while the work runs, not while it waits for something itself.
-    pub(crate) async fn run<F: Future>(&self, bytes: usize, work: F) -> F::Output {
+    fn new(count: u32) -> Pool {
+        Pool { places: Arc::new(Semaphore::new(count as usize)), count }
+    }
+
+    /// Runs work on `bytes` bytes, of which `written` come from the client. A place is taken while the work runs, not while it waits for something itself.
+    pub(crate) async fn run<F: Future>(&self, bytes: usize, written: usize, work: F) -> F::Output {
         // A runtime of one thread has no workers to keep free; it is for tests, under a clock that stands still.
         if bytes <= SMALL_MAX || Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return work.await;
         }
-        let mut places = PollSemaphore::new(Arc::clone(&self.0));
+        let mut places = PollSemaphore::new(Arc::clone(&self.places));
+        let count = if written > SHARED_MAX { self.count } else { 1 };
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
-            let _place = ready!(places.poll_acquire(cx)).expect("the semaphore is never closed");
+            let _place = ready!(places.poll_acquire_many(cx, count)).expect("the semaphore is never closed");
             tokio::task::block_in_place(|| work.as_mut().poll(cx))
         })
         .await
@@ -53,14 +64,14 @@ mod tests {
     #[test]
     fn work_that_never_ends_leaves_the_workers_alone() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let pool = Pool(Arc::new(Semaphore::new(2)));
+        let pool = Pool::new(2);
         let (began, has_begun) = mpsc::channel();
         let ends: Vec<mpsc::Sender<()>> = (0..2)
             .map(|_| {
                 let (end, ended) = mpsc::channel::<()>();
                 let (pool, began) = (pool.clone(), began.clone());
                 runtime.spawn(async move {
-                    pool.run(SMALL_MAX + 1, async move {
+                    pool.run(SMALL_MAX + 1, 0, async move {
                         began.send("long").unwrap();
                         let _ = ended.recv();
                     })
@@ -73,12 +84,34 @@ mod tests {
         assert_eq!((has_begun.recv_timeout(patience), has_begun.recv_timeout(patience)), (Ok("long"), Ok("long")));
         // The only worker answers small requests, and a third large one waits.
         let (third, waiting) = (pool.clone(), began.clone());
-        runtime.spawn(async move { third.run(SMALL_MAX + 1, async { waiting.send("third").unwrap() }).await });
-        let small = runtime.block_on(runtime.spawn(async move { pool.run(1, async { 7 }).await })).unwrap();
+        runtime.spawn(async move { third.run(SMALL_MAX + 1, 0, async { waiting.send("third").unwrap() }).await });
+        let small = runtime.block_on(runtime.spawn(async move { pool.run(1, 0, async { 7 }).await })).unwrap();
         assert_eq!(small, 7);
         assert!(has_begun.try_recv().is_err(), "no more than two large ones at once");
         drop(ends);
         assert_eq!(has_begun.recv_timeout(patience), Ok("third"));
         runtime.shutdown_background();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_large_when_written_is_worked_on_alone() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let (pool, at_once, most) = (Pool::new(2), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let work = |written: usize| {
+            let (pool, at_once, most) = (pool.clone(), Arc::clone(&at_once), Arc::clone(&most));
+            tokio::spawn(async move {
+                let work = async {
+                    most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(1));
+                    at_once.fetch_sub(1, Ordering::SeqCst);
+                };
+                pool.run(SHARED_MAX + 1, written, work).await;
+            })
+        };
+        for work in (0..20).map(|_| work(SHARED_MAX + 1)).collect::<Vec<_>>() {
+            work.await.unwrap();
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+        assert_eq!(pool.places.available_permits(), 2);
     }
 }

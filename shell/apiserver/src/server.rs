@@ -265,9 +265,9 @@ impl Server {
                     permit.charge(call.body.len() * (BODY_FACTOR - 1))?;
                 }
                 let size = asked.size(self, target, &call);
-                self.0.pool.run(size, handlers::resource(self, &asked, target, &call)).await?
+                self.0.pool.run(size, call.body.len(), handlers::resource(self, &asked, target, &call)).await?
             }
-            route => self.0.pool.run(usize::MAX, async { self.document(route, &call) }).await?,
+            route => self.0.pool.run(usize::MAX, 0, async { self.document(route, &call) }).await?,
         };
         let kept = reply.extensions_mut().remove::<Kept>();
         if kept == Some(Kept::LongRunning) {

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// What has not happened by then never will.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a server that keeps nothing, and a client in the same process.
 pub(crate) async fn in_process() -> (Server, Client) {
