@@ -73,7 +73,7 @@ impl Choices {
         let mut document = |parts: &[&str]| {
             text.push_str("---\n");
             for part in parts {
-                let _ = write!(text, "{}\n", self.fill(part).trim_end());
+                let _ = writeln!(text, "{}", self.fill(part).trim_end());
             }
         };
         document(&[part!("namespace")]);
