@@ -19,6 +19,7 @@ mod serve;
 mod shim;
 mod signals;
 mod up;
+mod why;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,7 @@ enum Command {
     Controllers(controllers::ControllersArgs),
     Agent(agent::AgentArgs),
     Explain(explain::ExplainArgs),
+    Why(why::WhyArgs),
     Serve(serve::ServeArgs),
     #[command(hide = true)]
     Shim(shim::ShimArgs),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Controllers(args) => args.run(),
         Command::Agent(args) => args.run(),
         Command::Explain(args) => args.run(),
+        Command::Why(args) => return args.run(),
         Command::Serve(args) => args.run(),
         Command::Shim(args) => return args.run(),
         Command::Profile(args) => args.run(),

@@ -11,6 +11,7 @@ mod profile_command;
 mod profiles;
 mod refusals;
 mod services;
+mod why;
 mod workloads;
 
 use std::time::Duration;

@@ -249,7 +249,7 @@ impl Supervisor {
         let labels = local.labels(&container, probe);
         let uid = local.machine.uid().to_owned();
         let worker = &mut local.local_container(&container).workers[place(probe)];
-        worker.remember(FinishedAttempt { began, ended, outcome: report.outcome });
+        worker.remember(FinishedAttempt::new(began, ended, &report));
         if let Some(prepared) = &worker.prepared {
             self.metrics.ended(&labels, &uid, prepared.handler, &report, ended.since(began));
         }

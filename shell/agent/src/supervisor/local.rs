@@ -10,7 +10,7 @@ use machine::Time;
 use markers::agent::ContainerNews;
 use pods::ContainerPhase;
 use pods::Hook;
-use probe::Outcome;
+use probe::{Outcome, Report};
 use processes::container::Running;
 use processes::layout::PodDir;
 use runtime::Obj;
@@ -75,11 +75,23 @@ pub(super) struct Worker {
 }
 
 /// An attempt that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FinishedAttempt {
     pub(super) began: Time,
     pub(super) ended: Time,
     pub(super) outcome: Outcome,
+    /// Why it failed, cut: many workers keep many of these.
+    pub(super) message: Box<str>,
+}
+
+impl FinishedAttempt {
+    /// Longer messages are cut; the event of the attempt has more.
+    const MESSAGE_BYTES_MAX: usize = 200;
+
+    pub(super) fn new(began: Time, ended: Time, report: &Report) -> FinishedAttempt {
+        let message = &report.message[..report.message.floor_char_boundary(FinishedAttempt::MESSAGE_BYTES_MAX)];
+        FinishedAttempt { began, ended, outcome: report.outcome, message: message.into() }
+    }
 }
 
 impl Worker {

@@ -115,6 +115,7 @@ fn finished(finished: &FinishedAttempt) -> Value {
         "began": Timestamp(finished.began).micro(),
         "ended": Timestamp(finished.ended).micro(),
         "outcome": outcome_name(finished.outcome),
+        "message": finished.message,
     })
 }
 

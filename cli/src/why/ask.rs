@@ -1,0 +1,165 @@
+//! One question, one reply: GET requests to the API server, and to an agent of ours.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use kube::Config;
+use kube::client::{Body, Client};
+use machine::Time;
+use serde_json::Value;
+use why::{Query, Reply};
+
+use super::client;
+
+/// Who has not answered by then does not.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// An agent is asked for more detail only: nobody waits long for it.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// What an agent says of all its probes is smaller than this.
+const AGENT_BYTES_MAX: usize = 32 << 20;
+
+/// Asks an API server.
+pub(super) struct Asker {
+    client: Client,
+    config: Config,
+    clock: runtime::Clock,
+    /// How far the clock of the API server is ahead of ours: ages are told by the clock that wrote the times.
+    ahead: Mutex<Option<i64>>,
+}
+
+impl Asker {
+    pub(super) fn new(mut config: Config) -> Result<Asker, kube::Error> {
+        config.connect_timeout = Some(TIMEOUT);
+        Ok(Asker { client: client(config.clone())?, config, clock: crate::config::clock(), ahead: Mutex::new(None) })
+    }
+
+    /// Returns the instant by the clock of the API server.
+    pub(super) fn now(&self) -> Time {
+        let ahead = self.ahead.lock().expect("nobody panics with it").unwrap_or(0);
+        Time::from_micros(self.clock.now().as_micros() + ahead)
+    }
+
+    /// Asks; `Err`: the API server cannot be reached.
+    pub(super) async fn ask(&self, query: &Query) -> Result<Reply, String> {
+        let Some(path) = query.path() else { return Ok(self.ask_agent(query).await) };
+        tracing::debug!(path, "asked");
+        let answer = tokio::time::timeout(TIMEOUT, self.get(&self.client, &path));
+        let (status, body) = match answer.await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(format!("no answer within {TIMEOUT:?}")),
+        };
+        Ok(match (status, serde_json::from_slice::<Value>(&body)) {
+            (200, Ok(mut value)) => match query {
+                Query::List { .. } => list(&mut value),
+                _ => Reply::Object(value),
+            },
+            (404, _) => Reply::Missing,
+            (200, Err(error)) => Reply::Refused { code: 200, message: format!("the answer is not JSON: {error}") },
+            (code, value) => {
+                let text = String::from_utf8_lossy(&body[..body.len().min(200)]).trim().to_owned();
+                let message = value
+                    .ok()
+                    .map(|value| api::json::text(&value, &["message"]).to_owned())
+                    .filter(|described| !described.is_empty());
+                Reply::Refused { code, message: message.unwrap_or(text) }
+            }
+        })
+    }
+
+    async fn get(&self, client: &Client, path: &str) -> Result<(u16, Vec<u8>), String> {
+        let request = http::Request::get(path).header(http::header::ACCEPT, "application/json").body(Body::empty());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = client.send(request).await.map_err(|error| runtime::chain(&error))?;
+        let status = answer.status().as_u16();
+        self.look_at_clock(answer.headers());
+        let body = answer.into_body().collect().await.map_err(|error| runtime::chain(&error))?.to_bytes();
+        Ok((status, body.to_vec()))
+    }
+
+    /// Learns the clock of the API server from its first answer, unless both agree as far as whole seconds can tell.
+    fn look_at_clock(&self, headers: &http::HeaderMap) {
+        let mut ahead = self.ahead.lock().expect("nobody panics with it");
+        let reported = headers.get(http::header::DATE).and_then(|date| date.to_str().ok()).and_then(http_date);
+        if let (None, Some(reported)) = (*ahead, reported) {
+            let difference = reported.as_micros() - self.clock.now().as_micros();
+            *ahead = Some(if difference.abs() > 2_000_000 { difference } else { 0 });
+        }
+    }
+
+    /// Asks an agent of ours, as the holder of the client certificate; tokens are not shown to it.
+    async fn ask_agent(&self, query: &Query) -> Reply {
+        let Query::Attempts { address, .. } = query else { return Reply::Missing };
+        let refused = |message: String| Reply::Refused { code: 0, message };
+        let mut config = self.config.clone();
+        config.auth_info.token = None;
+        config.auth_info.token_file = None;
+        config.auth_info.username = None;
+        config.auth_info.password = None;
+        config.auth_info.exec = None;
+        config.auth_info.auth_provider = None;
+        config.tls_server_name = Some("localhost".to_owned());
+        config.connect_timeout = Some(AGENT_TIMEOUT);
+        config.cluster_url = match format!("https://{address}").parse() {
+            Ok(url) => url,
+            Err(_) => return refused(format!("{address:?} is no address")),
+        };
+        let agent = match client(config) {
+            Ok(agent) => agent,
+            Err(error) => return refused(error.to_string()),
+        };
+        tracing::debug!(address, "asked the agent");
+        match tokio::time::timeout(AGENT_TIMEOUT, self.get(&agent, "/debug/probes")).await {
+            Ok(Ok((200, body))) if body.len() <= AGENT_BYTES_MAX => match serde_json::from_slice(&body) {
+                Ok(value) => Reply::Object(value),
+                Err(error) => refused(error.to_string()),
+            },
+            Ok(Ok((code, _))) => refused(format!("the agent answers {code}")),
+            Ok(Err(why)) => refused(why),
+            Err(_) => refused(format!("no answer within {AGENT_TIMEOUT:?}")),
+        }
+    }
+}
+
+/// Reads a list: its items, and how many more there are.
+fn list(value: &mut Value) -> Reply {
+    let more = api::json::int(value, &["metadata", "remainingItemCount"]).and_then(|more| u64::try_from(more).ok());
+    let continues = !api::json::text(value, &["metadata", "continue"]).is_empty();
+    let items = match value["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
+    Reply::List { items, more: more.unwrap_or(u64::from(continues)) }
+}
+
+/// Reads the date of an answer: `Mon, 04 May 2026 12:00:00 GMT`.
+fn http_date(text: &str) -> Option<Time> {
+    let mut parts = text.split(' ').skip(1);
+    let (day, month, year, clock) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|name| *name == month)? + 1;
+    Some(api::Timestamp::parse(&format!("{year}-{month:02}-{day}T{clock}Z")).ok()?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn dates_of_answers_are_read() {
+        assert_eq!(http_date("Thu, 01 Jan 1970 00:01:40 GMT"), Some(Time::from_secs(100)));
+        assert_eq!(http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn a_list_that_is_cut_says_so() {
+        let read = |metadata: Value| match list(&mut json!({"metadata": metadata, "items": [{}]})) {
+            Reply::List { items, more } => (items.len(), more),
+            _ => (0, 0),
+        };
+        assert_eq!(read(json!({"continue": "x", "remainingItemCount": 7})), (1, 7));
+        assert_eq!(read(json!({"continue": "x"})), (1, 1));
+        assert_eq!(read(json!({})), (1, 0));
+    }
+}
