@@ -157,6 +157,6 @@ fn unreachable(target: &Target, address: &str, source: &str, why: &str) -> Answe
 }
 
 /// Returns a client of an API.
-fn client(config: Config) -> Result<Client, kube::Error> {
-    Client::try_from(config)
+fn client(config: Config) -> Result<Client, String> {
+    Client::try_from(config).map_err(|error| runtime::chain(&error))
 }

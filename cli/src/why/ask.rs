@@ -29,7 +29,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    pub(super) fn new(mut config: Config) -> Result<Asker, kube::Error> {
+    pub(super) fn new(mut config: Config) -> Result<Asker, String> {
         config.connect_timeout = Some(TIMEOUT);
         Ok(Asker { client: client(config.clone())?, config, clock: crate::config::clock(), ahead: Mutex::new(None) })
     }
@@ -106,7 +106,7 @@ impl Asker {
         };
         let agent = match client(config) {
             Ok(agent) => agent,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refused(error),
         };
         tracing::debug!(address, "asked the agent");
         match tokio::time::timeout(AGENT_TIMEOUT, self.get(&agent, "/debug/probes")).await {
@@ -125,8 +125,8 @@ impl Asker {
 fn list(value: &mut Value) -> Reply {
     let more = api::json::int(value, &["metadata", "remainingItemCount"]).and_then(|more| u64::try_from(more).ok());
     let continues = !api::json::text(value, &["metadata", "continue"]).is_empty();
-    let items = match value["items"].take() {
-        Value::Array(items) => items,
+    let items = match value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
         _ => Vec::new(),
     };
     Reply::List { items, more: more.unwrap_or(u64::from(continues)) }

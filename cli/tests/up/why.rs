@@ -180,7 +180,7 @@ fn services(up: &Up) -> Vec<Expected> {
     let port = json!([{"port": 80, "targetPort": 8080}]);
     service("web", json!({"selector": {"app": "web"}, "ports": port}));
     service("slip", json!({"selector": {"app": "wbe"}, "ports": port}));
-    service("named", json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}));
+    service("named", json!({"selector": {"app": "ported"}, "ports": [{"port": 80, "targetPort": "http"}]}));
     service("bare", json!({"ports": port}));
     service("down", json!({"selector": {"app": "sick"}, "ports": port}));
     service("away", json!({"type": "ExternalName", "externalName": "192.0.2.1"}));
@@ -212,9 +212,11 @@ fn every_situation_has_its_first_broken_link() {
     held["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
     up.create_pod(&held);
     up.create_pod(&server("web", &[]));
+    up.create_pod(&server("ported", &[]));
     let mut expected = pods(&up);
     expected.extend(services(&up));
     up.wait_ready("web");
+    up.wait_ready("ported");
     // A finalizer holds it when its container has stopped.
     up.wait_for(PODS, "held", "running", |pod| pod["status"]["phase"] == "Running");
     assert_eq!(up.call("DELETE", &format!("{PODS}/held"), &Value::Null).0, 200);
@@ -285,8 +287,8 @@ fn strangers(kubeconfig: &Path, folder: &Path) {
     // The namespace of the context counts.
     let text = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
     let moved = folder.join("moved");
-    let changed = text.replace("    user:", "    namespace: kube-system\n    user:");
-    assert_ne!(changed, text, "a context names its user");
+    let changed = text.replace("    namespace: default", "    namespace: kube-system");
+    assert_ne!(changed, text, "a context names its namespace");
     std::fs::write(&moved, changed).expect("a file");
     let there = why(&moved, &["pod/web"]);
     assert!(there.code == 1 && there.out.contains("not in namespace kube-system"), "{}{}", there.out, there.err);

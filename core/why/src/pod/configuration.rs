@@ -136,11 +136,12 @@ fn reference(message: &str) -> Option<Reference> {
         (None, None) => return None,
     };
     // couldn't find key PORT in ConfigMap shop/app, or: configmap references non-existent config key: x
-    if let Some(rest) = message.split_once("find key ").map(|(_, rest)| rest) {
-        let mut parts = rest.split(' ');
-        let key = parts.next()?.trim_matches('"').to_owned();
-        let place = parts.next_back().unwrap_or_default().trim_matches(['"', '.']);
-        return Some(Reference { kind, name: place.rsplit('/').next()?.to_owned(), key: Some(key) });
+    if let Some((_, rest)) = message.split_once("find key ") {
+        let (key, place) = rest.split_once(" in ")?;
+        // A kind, then a name that may have its namespace or quotes around it.
+        let name = place.split(' ').nth(1)?.trim_matches(['"', ';', '.', ',']);
+        let name = name.rsplit('/').next()?.to_owned();
+        return Some(Reference { kind, name, key: Some(key.trim_matches('"').to_owned()) });
     }
     if let Some((_, key)) =
         message.split_once("non-existent config key: ").or_else(|| message.split_once("non-existent secret key: "))
@@ -320,6 +321,10 @@ mod tests {
         assert_eq!(
             read("MountVolume.SetUp failed for volume \"cfg\" : configmap references non-existent config key: a.conf"),
             Some(("configmap", String::new(), Some("a.conf".to_owned())))
+        );
+        assert_eq!(
+            read("couldn't find key port in configmap \"settings\"; add it or mark the reference optional"),
+            Some(("configmap", "settings".to_owned(), Some("port".to_owned())))
         );
         assert_eq!(read("no space left on device"), None);
     }
