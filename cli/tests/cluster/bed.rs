@@ -52,6 +52,26 @@ impl Bed {
         runtime.block_on(client.call_with(method, path, &[("content-type", type_)], body)).unwrap()
     }
 
+    /// Sends a request with a token, and nothing else that says who asks.
+    pub(crate) fn call_as(&self, token: &str, method: &str, path: &str, body: &Value) -> Response {
+        // Custom resources have no strategic merge patch.
+        let type_ = match method {
+            "PATCH" if path.starts_with("/apis/apps.kruise.io/") => "application/merge-patch+json",
+            "PATCH" => "application/strategic-merge-patch+json",
+            _ => "application/json",
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = Client::without_certificate(&self.kubeconfig, Protocol::Http1).unwrap();
+        let bearer = format!("Bearer {token}");
+        let headers = [("content-type", type_), ("authorization", bearer.as_str())];
+        runtime.block_on(client.call_with(method, path, &headers, body)).unwrap()
+    }
+
+    /// Sends a patch with a token.
+    pub(crate) fn patch_as(&self, token: &str, path: &str, patch: &Value) -> Response {
+        self.call_as(token, "PATCH", path, patch)
+    }
+
     /// Sends a request that must succeed and returns the object.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         let answer = self.ask(method, path, body);

@@ -9,6 +9,7 @@ mod applying;
 mod bed;
 mod container_runtime;
 mod differences;
+mod installation;
 mod kubectl;
 mod manifests;
 mod markers;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         moved::TESTS,
         workloads::TESTS,
         writes::TESTS,
+        installation::TESTS,
     ]
     .concat();
     let long = [slices::LONG, markers::LONG, writes::LONG].concat();
