@@ -11,13 +11,10 @@ mod moved;
 mod pods;
 mod review;
 
-pub use moved::{Moved, moved_probes, read_moved};
+pub use moved::{Moved, read_moved};
 pub use pods::{Mutation, mutate};
 pub use review::{Answer, Judged, Outcome, review};
 
-/// The annotation by which a pod asks: container -> `readinessProbe` -> millisecond fields.
-pub const PROBES: &str = "lifesign.dev/probes";
-/// The annotation that holds what was moved: container -> whole probe, defaults applied.
-pub const MOVED_PROBES: &str = "lifesign.dev/moved-probes";
-/// The condition that stands for the moved probes, and the readiness gate that waits for it.
-pub const READY: &str = "lifesign.dev/ready";
+/// The annotation by which a pod asks (container -> `readinessProbe` -> millisecond fields), the one that holds what was moved
+/// (container -> whole probe, defaults applied), and the condition that stands for it.
+pub use api::moved::{ANNOTATION_MOVED_PROBES as MOVED_PROBES, ANNOTATION_PROBES as PROBES, CONDITION as READY};

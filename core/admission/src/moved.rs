@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::field::{Error, Path};
+use api::json;
 use api::probe_rules::{self, HandlerKind, ProbeType};
-use api::{Pod, json};
 use kinds::model;
 use serde_json::Value;
 
@@ -19,15 +19,8 @@ pub struct Moved {
     pub errors: Vec<Error>,
 }
 
-/// Returns the moved probes of a pod.
-///
-/// The API server stores what it is given while the webhook is away, so the reader judges again: a probe that breaks a rule
-/// is left out and told, the others count.
-pub fn moved_probes(pod: &Pod) -> Moved {
-    pod.metadata.annotations.get(MOVED_PROBES).map_or_else(Moved::default, |text| read_moved(text))
-}
-
-/// Reads the text of the annotation. Whether the pod has the containers is not asked.
+/// Reads the text of the annotation; a probe that breaks a rule is left out and reported, the others count. Whether the pod has
+/// the containers is not asked.
 pub fn read_moved(text: &str) -> Moved {
     let path = annotation::path(MOVED_PROBES);
     let members = match annotation::object(text, &path) {
@@ -84,10 +77,5 @@ mod tests {
             errors,
             ["metadata.annotations[lifesign.dev/moved-probes][bad]: Required value: must specify a handler type"]
         );
-    }
-
-    #[test]
-    fn a_pod_without_the_annotation_has_none() {
-        assert_eq!(moved_probes(&Pod::default()), Moved::default());
     }
 }
