@@ -104,7 +104,7 @@ fn pods(up: &Up) -> Vec<Expected> {
         ),
         (script("crash", "exit 3"), "running", "ExitCode", "exit code 3"),
         (script("brief", "exit 0"), "running", "Completed", "exit code 0"),
-        (script("segv", "kill -SEGV $$"), "running", "Signal", "SIGSEGV"),
+        (script("segv", "kill -SEGV $$$$"), "running", "Signal", "SIGSEGV"),
         (with(script("failed", "exit 7"), |spec| spec["restartPolicy"] = json!("Never")), "running", "ExitCode", "exit code 7"),
         (
             with(sleeper("init-fails"), |spec| {
