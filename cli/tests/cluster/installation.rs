@@ -108,12 +108,12 @@ fn reviews(bed: &Bed) -> u64 {
     pods.iter().map(count).sum()
 }
 
-/// Returns a pod whose one container listens on a port after a second; `annotations` are its own.
-fn server(bed: &Bed, name: &str, annotations: Value) -> Value {
+/// Returns a pod whose one container listens on a port; `annotations` are its own.
+fn server(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations}, "spec": {
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "app", "image": bed.image, "imagePullPolicy": "Never",
-            "command": ["nc", "-lk", "-p", "8080", "-e", "true"],
+        "containers": [{"name": "app", "image": IMAGE, "imagePullPolicy": "Never",
+            "command": ["lifesign", "serve", "--address", "0.0.0.0", "--port", "8080"],
             "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}]}})
 }
 
@@ -147,7 +147,7 @@ fn pods_that_do_not_ask_never_reach_the_webhook(bed: &Bed, namespace: &Namespace
 
 fn a_pod_that_asks_is_moved_and_frozen(bed: &Bed, namespace: &Namespace<'_>) {
     let pods = format!("/api/v1/namespaces/{}/pods", namespace.name);
-    let pod = bed.send("POST", &pods, &server(bed, "moved", json!({"lifesign.dev/probes": ASKS})));
+    let pod = bed.send("POST", &pods, &server("moved", json!({"lifesign.dev/probes": ASKS})));
     assert!(pod["spec"]["containers"][0].get("readinessProbe").is_none(), "{pod}");
     assert_eq!(pod["spec"]["readinessGates"], json!([{"conditionType": "lifesign.dev/ready"}]));
     let moved: Value =
@@ -177,7 +177,7 @@ fn bad_annotations_are_refused_with_the_field(bed: &Bed, namespace: &Namespace<'
         (r#"{"app": {"livenessProbe": {}}}"#, "[app].livenessProbe: Forbidden"),
         ("fast", ": Invalid value: \"fast\""),
     ] {
-        let answer = bed.ask("POST", &pods, &server(bed, "bad", json!({"lifesign.dev/probes": annotation})));
+        let answer = bed.ask("POST", &pods, &server("bad", json!({"lifesign.dev/probes": annotation})));
         let message = answer.json()["message"].as_str().unwrap().to_owned();
         assert_eq!(answer.code, 422, "{message}");
         assert!(message.contains(&format!("metadata.annotations[lifesign.dev/probes]{field}")), "{message}");
@@ -242,10 +242,10 @@ fn refused(bed: &Bed, token: &str, path: &str, patch: &Value, why: &str) {
 
 fn an_agent_writes_for_its_node_only(bed: &Bed, namespace: &Namespace<'_>) {
     let pods = format!("/api/v1/namespaces/{}/pods", namespace.name);
-    bed.send("POST", &pods, &server(bed, "here", json!({})));
+    bed.send("POST", &pods, &server("here", json!({})));
     ready(bed, namespace, "here");
     // Nobody runs this one: its node has no kubelet.
-    let mut elsewhere = server(bed, "elsewhere", json!({}));
+    let mut elsewhere = server("elsewhere", json!({}));
     elsewhere["spec"]["nodeName"] = "elsewhere".into();
     bed.send("POST", "/api/v1/nodes", &json!({"metadata": {"name": "elsewhere"}}));
     bed.send("POST", &pods, &elsewhere);
@@ -317,7 +317,7 @@ fn without_the_webhook_the_kubelet_probes(bed: &Bed, namespace: &Namespace<'_>) 
     let (good, output) = bed.kubectl(&gone, "");
     assert!(good, "{output}");
     let pods = format!("/api/v1/namespaces/{}/pods", namespace.name);
-    let pod = bed.send("POST", &pods, &server(bed, "slow", json!({"lifesign.dev/probes": ASKS})));
+    let pod = bed.send("POST", &pods, &server("slow", json!({"lifesign.dev/probes": ASKS})));
     assert!(pod["spec"]["containers"][0]["readinessProbe"].is_object(), "it keeps its probe");
     ready(bed, namespace, "slow");
     scale("--replicas=2");
@@ -329,7 +329,8 @@ fn removal_leaves_nothing_and_disturbs_no_pod(bed: &Bed, namespace: &Namespace<'
     let marker = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker", "metadata": {"name": "idle"}, "spec": {
         "selector": {"matchLabels": {"app": "x"}},
         "probes": [{"name": "p", "containerName": "c", "podConditionType": "example.com/p", "probe": {"exec": {"command": ["true"]}}}]}});
-    bed.send("POST", &markers, &marker);
+    // The Service has endpoints before kube-proxy has its rules.
+    bed.until("a webhook that answers", |bed| (bed.ask("POST", &markers, &marker).code == 201).then_some(()));
     bed.until("the finalizer of the marker", |bed| {
         let marker = bed.get(&format!("{markers}/idle"));
         marker["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty()).then_some(())
@@ -337,7 +338,7 @@ fn removal_leaves_nothing_and_disturbs_no_pod(bed: &Bed, namespace: &Namespace<'
     let moved = bed.send(
         "POST",
         &format!("/api/v1/namespaces/{}/pods", namespace.name),
-        &server(bed, "kept", json!({"lifesign.dev/probes": ASKS})),
+        &server("kept", json!({"lifesign.dev/probes": ASKS})),
     );
     assert!(moved["spec"]["readinessGates"].is_array());
     let (good, plan) = lifesign(bed, &["--delete-plan"]);
