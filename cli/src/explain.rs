@@ -1,19 +1,62 @@
 //! `lifesign explain`: what the probes of a manifest will really do.
 
+mod annotate;
+mod locate;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::explain::{Options, Report, Severity, explain, table};
+use ::explain::{Options, Report, Severity, explain, explain_with_patches, rules, table, table_with_patches};
 use api::FeatureGates;
 use clap::{Args, ValueEnum};
 use probe::{NodePolicy, SubSecondProbePolicy};
 use serde_json::Value;
 
 use crate::error::Failure;
+use crate::manifests::Document;
 use crate::{manifests, output};
+use annotate::Located;
 
 /// The table is as wide as the help.
 const WIDTH: usize = 100;
+
+/// Kinds of Kubernetes that have no pods: nothing is overlooked by skipping them.
+const KNOWN_WITHOUT_PODS: [&str; 34] = [
+    "APIService",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "CustomResourceDefinition",
+    "EndpointSlice",
+    "Endpoints",
+    "Gateway",
+    "HTTPRoute",
+    "HorizontalPodAutoscaler",
+    "Ingress",
+    "IngressClass",
+    "Lease",
+    "LimitRange",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "NetworkPolicy",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+    "PodMonitor",
+    "PriorityClass",
+    "PrometheusRule",
+    "ResourceQuota",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "Secret",
+    "ServiceAccount",
+    "ServiceMonitor",
+    "StorageClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingWebhookConfiguration",
+];
 
 /// Say what the probes of a manifest will really do
 ///
@@ -40,7 +83,13 @@ pub(crate) struct ExplainArgs {
     /// The application listens this long after the start of its container, for example 1370ms
     #[arg(long, value_name = "DURATION", value_parser = api::duration::parse)]
     listen_after: Option<Duration>,
-    /// Exit with 1 if there is a warning or an error
+    /// Leave out findings with these codes; the annotation lifesign.dev/explain-ignore does so for one object
+    #[arg(long, value_name = "CODE,...", value_delimiter = ',')]
+    ignore: Vec<String>,
+    /// Show for each finding a YAML patch that takes it away; JSON and YAML always have it
+    #[arg(long)]
+    patches: bool,
+    /// Exit with 1 if there is a warning or an error, a kind that is not known, or nothing to explain
     #[arg(long)]
     strict: bool,
 }
@@ -53,39 +102,85 @@ enum Format {
     Json,
     /// For programs
     Yaml,
+    /// For code scanning: SARIF 2.1.0
+    Sarif,
+    /// For workflows of GitHub: a line per finding
+    Github,
 }
 
 impl ExplainArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let objects: Vec<Value> = manifests::read(&self.filenames)?.into_iter().map(|manifest| manifest.object).collect();
-        let node = NodePolicy { gates: self.feature_gates, policy: self.policy, second_look: self.second_look };
-        let options = Options { node, listen_after: self.listen_after };
-        let report = explain(&objects, &options);
-        output::print(format(self.output, &report, &options)?.as_bytes())?;
-        if report.workloads.is_empty() {
-            eprintln!("nothing to explain: no object has probes");
+        if let Some(code) = self.ignore.iter().find(|code| !rules::is_known(code)) {
+            return Err(Failure::usage(format!("--ignore {code}: there is no such finding"))
+                .hint(format!("one of {}", rules::RULES.iter().map(|(code, _)| *code).collect::<Vec<_>>().join(", "))));
+        }
+        let (documents, bad) = manifests::read_documents(&self.filenames);
+        let objects: Vec<Value> = documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
+        let node = NodePolicy { gates: self.feature_gates.clone(), policy: self.policy, second_look: self.second_look };
+        let options = Options { node, listen_after: self.listen_after, ignore: self.ignore.iter().cloned().collect() };
+        let patches = self.patches || matches!(self.output, Format::Json | Format::Yaml);
+        let report = if patches { explain_with_patches(&objects, &options) } else { explain(&objects, &options) };
+        output::print(self.format(&report, &options, &documents)?.as_bytes())?;
+        if report.workloads.is_empty() && bad.is_empty() {
+            eprintln!("nothing to explain: no object has a pod template");
+        }
+        // What can be read is explained first; then what cannot be read is said, all of it.
+        if let Some((first, more)) = bad.split_first() {
+            more.iter().for_each(|why| eprintln!("error: {why}"));
+            return Err(Failure::usage(first).hint("check the paths and files given with -f"));
         }
         match strict(&report).filter(|_| self.strict) {
             Some(found) => Err(Failure::no(found)),
             None => Ok(()),
         }
     }
+
+    fn format(&self, report: &Report, options: &Options, documents: &[Document]) -> Result<String, Failure> {
+        match self.output {
+            Format::Table if self.patches => Ok(table_with_patches(report, options, WIDTH)),
+            Format::Table => Ok(table(report, options, WIDTH)),
+            Format::Json => serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(Failure::bug),
+            Format::Yaml => serde_saphyr::to_string(report).map_err(Failure::bug),
+            Format::Sarif => Ok(format!("{:#}\n", annotate::sarif(&located(report, documents)))),
+            Format::Github => Ok(annotate::github(&located(report, documents))),
+        }
+    }
 }
 
-fn format(format: Format, report: &Report, options: &Options) -> Result<String, Failure> {
-    match format {
-        Format::Table => Ok(table(report, options, WIDTH)),
-        Format::Json => serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(Failure::bug),
-        Format::Yaml => serde_saphyr::to_string(report).map_err(Failure::bug),
+/// Returns every finding with the file and line that it is about.
+fn located<'a>(report: &'a Report, documents: &[Document]) -> Vec<Located<'a>> {
+    let mut found = Vec::new();
+    for workload in &report.workloads {
+        let is_it = |object: &&Value| {
+            let name = ["name", "generateName"].map(|field| api::json::text(object, &["metadata", field]));
+            api::json::text(object, &["kind"]) == workload.kind && name.contains(&workload.name.as_str())
+        };
+        let document = documents.iter().find(|document| document.objects.iter().any(|object| is_it(&object)));
+        for finding in &workload.findings {
+            let (file, line) = document.map_or_else(Default::default, |document| {
+                // In a list the items have no paths of their own: the document is as near as it gets.
+                let within = if document.objects.len() == 1 { locate::line(&document.text, &finding.path) } else { 0 };
+                (document.source.clone(), document.line + within)
+            });
+            let object = format!("{} {}/{}", workload.kind, workload.namespace, workload.name);
+            found.push(Located { finding, object, file, line: line.max(1) });
+        }
     }
+    found
 }
 
 /// Returns what a strict reader does not accept, if anything.
 fn strict(report: &Report) -> Option<String> {
     let count = |severity| report.findings().filter(|finding| finding.severity == severity).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    if report.workloads.is_empty() {
+        return Some("there is nothing to explain: no object has a pod template".to_owned());
+    }
+    let unknown = report.skipped.iter().find(|skipped| !KNOWN_WITHOUT_PODS.contains(&skipped.kind.as_str()));
     match (count(Severity::Error), count(Severity::Warning)) {
-        (0, 0) => None,
+        (0, 0) => unknown.map(|skipped| {
+            format!("{} {} is of a kind that is not known, and has no pod template", skipped.kind, skipped.name)
+        }),
         (errors, warnings) => Some(format!("found {} and {}", plural(errors, "error"), plural(warnings, "warning"))),
     }
 }

@@ -19,6 +19,92 @@ pub(crate) struct Manifest {
     pub(crate) source: String,
 }
 
+/// A document of a file.
+pub(crate) struct Document {
+    /// Its objects; a list is taken apart.
+    pub(crate) objects: Vec<Value>,
+    pub(crate) source: String,
+    /// The line of the file that it begins at.
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
+/// Reads documents one by one: a file or document that cannot be read is told, and the others are read.
+pub(crate) fn read_documents(paths: &[PathBuf]) -> (Vec<Document>, Vec<String>) {
+    let (mut found, mut bad) = (Vec::new(), Vec::new());
+    for path in paths {
+        let texts: Vec<(String, Result<String, String>)> = if path.as_os_str() == "-" {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text).map(|_| text).map_err(|error| error.to_string());
+            vec![("standard input".to_owned(), read)]
+        } else {
+            match files(path) {
+                Ok(files) => files
+                    .into_iter()
+                    .map(|file| (file.display().to_string(), std::fs::read_to_string(&file).map_err(|error| error.to_string())))
+                    .collect(),
+                Err(failure) => {
+                    bad.push(failure.to_string());
+                    continue;
+                }
+            }
+        };
+        for (source, text) in texts {
+            match text {
+                Ok(text) => documents(&text, &source, &mut found, &mut bad),
+                Err(error) => bad.push(format!("{source}: {error}")),
+            }
+        }
+    }
+    (found, bad)
+}
+
+fn documents(text: &str, source: &str, found: &mut Vec<Document>, bad: &mut Vec<String>) {
+    let mut start = 1;
+    let mut document = String::new();
+    let mut finish = |document: &mut String, start: usize| {
+        let text = std::mem::take(document);
+        match parse(&text, source) {
+            Ok(manifests) if manifests.is_empty() => {}
+            Ok(manifests) => {
+                let objects = manifests.into_iter().map(|manifest| manifest.object).collect();
+                found.push(Document { objects, source: source.to_owned(), line: start, text });
+            }
+            Err(failure) => bad.push(format!("{failure} (in the document at line {start})")),
+        }
+    };
+    for (number, line) in text.lines().enumerate() {
+        if line == "---" || line.starts_with("--- ") {
+            finish(&mut document, start);
+            start = number + 2;
+            continue;
+        }
+        document.push_str(line);
+        document.push('\n');
+    }
+    finish(&mut document, start);
+}
+
+/// Says what is wrong with a text in words that a reader of YAML knows.
+fn not_yaml(text: &str, error: &dyn std::fmt::Display) -> String {
+    if text.contains("{{") {
+        return "not YAML, but a template: render it first, for example with `helm template CHART | lifesign explain -f -`"
+            .to_owned();
+    }
+    let whole = error.to_string();
+    let first = whole.lines().next().unwrap_or_default();
+    match first.find("DuplicateKeyPolicy") {
+        Some(at) => format!(
+            "not YAML: {}",
+            first[..at]
+                .trim_end_matches(|c: char| !c.is_alphanumeric())
+                .trim_end_matches("set")
+                .trim_end_matches([',', ' ', '(', ';'])
+        ),
+        None => format!("not YAML: {first}"),
+    }
+}
+
 /// Reads every object of some files, folders (their .yaml, .yml and .json files, sorted) or `-`; lists are taken apart.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Manifest>, Failure> {
     let mut found = Vec::new();
@@ -55,7 +141,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 fn parse(text: &str, source: &str) -> Result<Vec<Manifest>, Failure> {
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, yaml_1_2())
-        .map_err(|error| Failure::usage(format!("{source}: not YAML: {error}")))?;
+        .map_err(|error| Failure::usage(format!("{source}: {}", not_yaml(text, &error))))?;
     let mut manifests = Vec::new();
     for document in documents.into_iter().filter(|document| !document.is_null()) {
         let items = match document.get("items") {

@@ -131,7 +131,7 @@ fn a_bad_manifest() {
 
     timelines: the container answers at once
     . delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent
-    skipped: ConfigMap settings: it has no probes
+    skipped: ConfigMap settings: it has no pod template
     "#);
 }
 

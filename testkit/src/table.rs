@@ -51,6 +51,7 @@ pub const FILES: Table = &[
     ("endpointslices/trigger_time", Package("lifesign-endpoints")),
     ("endpointslices/usable", Package("lifesign-endpoints")),
     ("endpointslices/validation", Package("lifesign-api")),
+    ("explain/manifests", Package("lifesign-explain")),
     ("latency-profiles/beats", Package("lifesign-nodes")),
     ("latency-profiles/hazards", Package("lifesign-profiles")),
     ("latency-profiles/nodes", Package("lifesign-nodes")),

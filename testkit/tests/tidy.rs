@@ -75,7 +75,7 @@ const PURE: &[&str] = &["base64", "imbl", "jiff", "json-patch", "regex", "serde"
 /// Which core knows which, besides `machine` and `api`. ARCHITECTURE.md says why.
 const EDGES: &[(&str, &[&str])] = &[
     ("admission", &["kinds"]),
-    ("explain", &["probe"]),
+    ("explain", &["admission", "kinds", "probe"]),
     ("markers", &["probe"]),
     ("pods", &["probe"]),
     ("schemas", &["kinds"]),

@@ -53,7 +53,7 @@ impl Findings {
         text: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        self.all.push(Finding { severity, id, path: path.to_string(), text: text.into(), advice: advice.into() });
+        self.all.push(Finding { severity, id, path: path.to_string(), text: text.into(), advice: advice.into(), patch: None });
     }
 
     /// A rule of the API that is broken.
@@ -64,6 +64,19 @@ impl Findings {
     /// A probe that cannot be decoded.
     pub(super) fn unreadable(&mut self, path: Path, error: &serde_json::Error) {
         self.add(Severity::Error, "unreadable", path, error.to_string(), REFUSED);
+    }
+
+    /// Fields of a pod template that nobody knows; those of probes have words of their own.
+    pub(super) fn unknown_fields(&mut self, paths: &[String]) {
+        for path in paths {
+            let field = path.rsplit(['.', ']']).next().unwrap_or(path);
+            if self.all.iter().any(|known| known.id == "unknown-field" && known.path == *path) {
+                continue;
+            }
+            let text = format!("there is no field {field:?} here");
+            let advice = "kubectl refuses it; with --validate=false it is dropped without a word";
+            self.add(Severity::Error, "unknown-field", path, text, advice);
+        }
     }
 
     /// Members of a probe that nobody knows, and numbers that do not fit their type.

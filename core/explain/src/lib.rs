@@ -6,13 +6,19 @@
 //! from [`times`], which states its formulas.
 
 mod findings;
+mod in_front;
 mod markers;
+pub mod patch;
+mod practice;
 pub mod report;
+pub mod rules;
 mod table;
+mod templates;
 mod timeline;
 pub mod times;
 mod workloads;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::{ProbeType, json, pod, probe_rules};
@@ -21,7 +27,7 @@ use serde_json::Value;
 use probe::timing::{Defaults, NodePolicy, Timing, knocks};
 
 pub use report::{Action, Finding, Report, Severity, Skipped, Workload};
-pub use table::table;
+pub use table::{table, table_with_patches};
 pub use times::{Ready, Span, Start, Times};
 
 /// What the explanation is about beside the objects.
@@ -31,6 +37,8 @@ pub struct Options {
     pub node: NodePolicy,
     /// When the application answers, from the start of its container, if the user knows.
     pub listen_after: Option<Duration>,
+    /// Codes of findings that nobody wants to hear.
+    pub ignore: BTreeSet<String>,
 }
 
 impl Options {
@@ -43,21 +51,128 @@ impl Options {
 pub fn explain(objects: &[Value], options: &Options) -> Report {
     let mut report = Report::default();
     for object in objects {
-        let kind = json::text(object, &["kind"]);
-        let explained = match kind {
-            "PodProbeMarker" => Some(markers::explain(object, objects, options)),
-            "Service" => continue,
-            kind => probe_rules::pod_spec_path(kind).map(|path| workloads::explain(object, path, objects, options)),
-        };
-        match explained {
-            Some(mut workload) => {
-                workload.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-                report.workloads.push(workload);
-            }
-            None => report.skipped.push(Skipped { kind: kind.to_owned(), name: name(object).to_owned() }),
+        let workloads = judge(object, objects, options);
+        if workloads.is_empty() && !is_service(object) {
+            report.skipped.push(Skipped { kind: json::text(object, &["kind"]).to_owned(), name: name(object).to_owned() });
+        }
+        report.workloads.extend(workloads);
+    }
+    report
+}
+
+/// Explains as [`explain`] does, and computes the patch of every finding: each is tried, which takes a while for large files.
+pub fn explain_with_patches(objects: &[Value], options: &Options) -> Report {
+    let mut report = explain(objects, options);
+    let mut workloads = report.workloads.iter_mut();
+    for (index, object) in objects.iter().enumerate() {
+        let own = judge(object, objects, options).len();
+        for finding in workloads.by_ref().take(own).flat_map(|workload| &mut workload.findings) {
+            finding.patch = mend(objects, index, finding, options);
         }
     }
     report
+}
+
+/// Returns whether an object is a Service of Kubernetes; others have that kind too.
+fn is_service(object: &Value) -> bool {
+    json::text(object, &["kind"]) == "Service" && !json::text(object, &["apiVersion"]).contains('/')
+}
+
+/// Explains one object; a kind that is not built in may have several pod templates. None: it has no probes.
+fn judge(object: &Value, objects: &[Value], options: &Options) -> Vec<Workload> {
+    let kind = json::text(object, &["kind"]);
+    let mut workloads = match kind {
+        "PodProbeMarker" => vec![markers::explain(object, objects, options)],
+        _ if is_service(object) => in_front::judge(object, &pods_of(objects)).into_iter().collect(),
+        kind => match probe_rules::pod_spec_path(kind) {
+            Some(path) => vec![workloads::explain(object, path, objects, options)],
+            None => templates::find(object).iter().map(|template| from_template(object, template, objects, options)).collect(),
+        },
+    };
+    for workload in &mut workloads {
+        let template = probe_rules::pod_spec_path(kind).and_then(|path| json::at(object, path.split_last()?.1));
+        let mut ignored = rules::ignored_by(object, template.unwrap_or(&Value::Null));
+        ignored.extend(options.ignore.iter().cloned());
+        rules::silence(&mut workload.findings, &ignored);
+        workload.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    }
+    workloads
+}
+
+/// Explains a template that was found by its structure: as a pod, with the paths of the object.
+fn from_template(object: &Value, template: &templates::Template, objects: &[Value], options: &Options) -> Workload {
+    let mut workload = workloads::explain(&template.pod, &["spec"], objects, options);
+    workload.kind = json::text(object, &["kind"]).to_owned();
+    let prefix = template.path.join(".");
+    for finding in &mut workload.findings {
+        finding.path = format!("{prefix}.{}", finding.path);
+    }
+    let ignored = rules::ignored_by(&template.pod, &Value::Null);
+    rules::silence(&mut workload.findings, &ignored);
+    workload
+}
+
+/// Returns the pods that the objects make.
+fn pods_of(objects: &[Value]) -> Vec<in_front::Given<'_>> {
+    let given = |object| {
+        let path = probe_rules::pod_spec_path(json::text(object, &["kind"]))?;
+        let spec = json::at(object, path)?;
+        Some(in_front::Given {
+            namespace: namespace(object),
+            name: name(object),
+            labels: workloads::labels(object, path),
+            spec,
+        })
+    };
+    objects.iter().filter_map(given).collect()
+}
+
+/// Returns a patch that takes a finding away and brings no other; `None`: there is none that can be computed.
+fn mend(objects: &[Value], index: usize, finding: &Finding, options: &Options) -> Option<Value> {
+    let object = &objects[index];
+    let before = marks(object, objects, options);
+    let good = |patch: &Value| {
+        let after = patched(objects, index, patch, options);
+        let gone = !after.contains(&(finding.id, finding.path.clone()));
+        let fresh: Vec<(&'static str, String)> = after.difference(&before).cloned().collect();
+        gone.then_some(fresh)
+    };
+    let candidates = patch::candidates(object, objects, finding, options.listens_ms());
+    let mut promising = Vec::new();
+    for candidate in candidates {
+        match good(&candidate) {
+            Some(fresh) if fresh.is_empty() => return Some(candidate),
+            Some(fresh) => promising.push((candidate, fresh)),
+            None => {}
+        }
+    }
+    // A change that brings another finding may be good together with what takes that one away.
+    for (candidate, fresh) in promising {
+        let mut changed = object.clone();
+        patch::apply(&mut changed, &candidate);
+        let new = judge(&changed, objects, options).into_iter().flat_map(|workload| workload.findings);
+        for other in new.filter(|other| fresh.contains(&(other.id, other.path.clone()))) {
+            for more in patch::candidates(&changed, objects, &other, options.listens_ms()) {
+                let together = patch::both(&candidate, &more);
+                if good(&together).is_some_and(|fresh| fresh.is_empty()) {
+                    return Some(together);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Returns code and path of every finding about an object.
+fn marks(object: &Value, objects: &[Value], options: &Options) -> BTreeSet<(&'static str, String)> {
+    let findings = judge(object, objects, options).into_iter().flat_map(|workload| workload.findings);
+    findings.map(|finding| (finding.id, finding.path)).collect()
+}
+
+fn patched(objects: &[Value], index: usize, patch: &Value, options: &Options) -> BTreeSet<(&'static str, String)> {
+    let mut changed = objects[index].clone();
+    patch::apply(&mut changed, patch);
+    marks(&changed, objects, options)
 }
 
 /// Returns the times that decide when a container is ready.

@@ -31,6 +31,7 @@ pub(super) fn explain(object: &Value, all: &[Value], options: &Options) -> Workl
             None => containers.push(Container {
                 name: container.to_owned(),
                 sidecar: false,
+                refused: false,
                 ready: None,
                 ready_at_ms: None,
                 budget_ms: None,

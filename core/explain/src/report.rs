@@ -61,6 +61,9 @@ pub struct Container {
     pub name: String,
     /// Whether it is an init container that runs beside the others.
     pub sidecar: bool,
+    /// Whether it has a probe that cannot be read: then nothing can be said of when it is ready.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
     /// When it is ready; absent for the containers of a marker, which has no say in that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
@@ -157,4 +160,7 @@ pub struct Finding {
     /// What to do; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
+    /// What takes it away and brings no other finding; absent if that cannot be computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<serde_json::Value>,
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::Options;
 use crate::findings::span;
+use crate::patch;
 use crate::report::{Action, Container, Finding, Probe, Report, Workload};
 use crate::timeline::{LEGEND, timeline};
 use crate::times::Ready;
@@ -12,6 +13,15 @@ const HEAD: [&str; 7] = ["PROBE", "HANDLER", "DELAY", "PERIOD", "TIMEOUT", "OK/F
 
 /// Returns the report as text, wrapped at `width` where sentences are.
 pub fn table(report: &Report, options: &Options, width: usize) -> String {
+    write_table(report, options, width, false)
+}
+
+/// Returns the report as text, with the patch of every finding that has one.
+pub fn table_with_patches(report: &Report, options: &Options, width: usize) -> String {
+    write_table(report, options, width, true)
+}
+
+fn write_table(report: &Report, options: &Options, width: usize, patches: bool) -> String {
     let mut text = String::new();
     let listens = options.listens_ms();
     for workload in &report.workloads {
@@ -19,10 +29,10 @@ pub fn table(report: &Report, options: &Options, width: usize) -> String {
         for shown in &workload.containers {
             container(&mut text, shown, listens, width);
         }
-        findings(&mut text, workload, width);
+        findings(&mut text, workload, width, patches);
         text.push('\n');
     }
-    if report.workloads.iter().any(|workload| workload.containers.iter().any(|container| container.ready.is_some())) {
+    if report.workloads.iter().any(|workload| workload.containers.iter().any(|container| !container.probes.is_empty())) {
         let scene = match listens {
             Some(listens) => format!("timelines: the container answers from {} on", span(listens)),
             None => "timelines: the container answers at once".to_owned(),
@@ -30,7 +40,7 @@ pub fn table(report: &Report, options: &Options, width: usize) -> String {
         let _ = writeln!(text, "{scene}\n{LEGEND}");
     }
     for skipped in &report.skipped {
-        let _ = writeln!(text, "skipped: {} {}: it has no probes", skipped.kind, skipped.name);
+        let _ = writeln!(text, "skipped: {} {}: it has no pod template", skipped.kind, skipped.name);
     }
     text
 }
@@ -61,6 +71,9 @@ fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: 
 
 fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<String> {
     let mut described = Vec::new();
+    if shown.refused {
+        return vec!["a probe of it is refused, so nothing is said of when it is ready".to_owned()];
+    }
     described.push(match (ready.lag_worst_ms, shown.probes.is_empty()) {
         (0, true) => "no probes: ready the moment it runs, never restarted by a probe".to_owned(),
         (0, false) => "ready the moment it runs: neither startup nor readiness probe".to_owned(),
@@ -75,8 +88,10 @@ fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<Stri
             None => format!("listening after {}, it is killed before it is ready", span(listens)),
         });
     }
-    if let Some(budget) = shown.budget_ms {
-        described.push(format!("killed unless it answers within {} of its start", span(budget)));
+    match shown.budget_ms {
+        Some(0) => described.push("killed at the first attempt unless it answers from its start on".to_owned()),
+        Some(budget) => described.push(format!("killed unless it answers within {} of its start", span(budget))),
+        None => {}
     }
     if let Some(without) = &shown.ready_without_sub_second {
         described.push(format!("with SubSecondProbes off: ready {}", readiness(shown, without)));
@@ -173,16 +188,21 @@ fn columns(text: &mut String, rows: &[[String; 7]], width: usize) {
     }
 }
 
-fn findings(text: &mut String, workload: &Workload, width: usize) {
+fn findings(text: &mut String, workload: &Workload, width: usize, patches: bool) {
     if workload.findings.is_empty() {
         text.push_str("\n  nothing found\n");
         return;
     }
-    for Finding { severity, id, path, text: described, advice } in &workload.findings {
+    for Finding { severity, id, path, text: described, advice, patch } in &workload.findings {
         let _ = writeln!(text, "\n  {severity:7} {id}: {path}");
         wrap(text, "          ", described, width);
         if !advice.is_empty() {
             wrap(text, "          ", &format!("-> {advice}"), width);
+        }
+        for line in
+            patch.iter().filter(|_| patches).flat_map(|patch| patch::yaml(patch).lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            let _ = writeln!(text, "          | {line}");
         }
     }
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use api::field::Path;
 use api::{Gate, HandlerKind, ProbeType, json, pod, probe_rules};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::findings::{self, Findings};
 use crate::report::{Action, Container, Probe, Severity, Workload};
 use crate::times::{Start, Times};
-use crate::{Options, container_times, name, namespace};
+use crate::{Options, container_times, name, namespace, practice};
 use probe::Restarts;
 use probe::timing::NodePolicy;
 
@@ -94,7 +94,14 @@ pub(super) fn explain(object: &Value, spec_path: &[&str], all: &[Value], options
     let subjects = subjects(spec, &path, options, &mut found);
     for subject in &subjects {
         findings::container(subject, options, &mut found);
+        practice::container(subject, spec, &mut found);
     }
+    practice::workload(kind, object, &subjects, &mut found);
+    let template = spec_path.split_last().map_or(&[][..], |(_, template)| template);
+    let prefix: String = template.iter().map(|key| format!("{key}.")).collect();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": json::at(object, template).and_then(|at| at.get("metadata")), "spec": spec});
+    practice::annotation(&pod, &prefix, &mut found);
+    found.unknown_fields(&unknown(pod, &prefix));
     findings::services(object, spec, &labels(object, spec_path), &subjects, all, &mut found);
     if kind == "Deployment" {
         found.lost_by_undo(&probe_rules::sub_second_fields(kind, &admitted));
@@ -106,6 +113,13 @@ pub(super) fn explain(object: &Value, spec_path: &[&str], all: &[Value], options
         containers: subjects.iter().map(|subject| container(subject, spec, options)).collect(),
         findings: found.all,
     }
+}
+
+/// Returns the fields of a pod that the type does not have.
+fn unknown(mut pod: Value, prefix: &str) -> Vec<String> {
+    let Some(message) = kinds::model::message_for("v1", "Pod") else { return Vec::new() };
+    let checked = kinds::model::check(message, &mut pod);
+    checked.unknown.iter().map(|path| format!("{prefix}{path}")).collect()
 }
 
 /// Returns sidecars and containers with those of their probes that can be read.
@@ -163,8 +177,10 @@ fn container(subject: &Subject<'_>, spec: &Value, options: &Options) -> Containe
             recovering: (read.type_ == ProbeType::Readiness).then(|| read.times.recovering()),
         }
     });
+    let written = ORDER.iter().filter(|type_| subject.value.get(type_.field()).is_some_and(|probe| !probe.is_null())).count();
     Container {
         name: subject.name.to_owned(),
+        refused: written > subject.probes.len(),
         sidecar: subject.path.to_string().contains("initContainers"),
         ready: Some(ready),
         ready_at_ms: options.listens_ms().and_then(|listens| start.ready_ms(listens)),
