@@ -39,7 +39,7 @@ fn probe() -> impl Strategy<Value = Value> {
 }
 
 fn objects() -> impl Strategy<Value = Vec<Value>> {
-    let probes = [probe(), probe(), probe()].map(|probe| prop::option::of(probe));
+    let probes = [probe(), probe(), probe()].map(prop::option::of);
     let kind = prop_oneof![Just("Deployment"), Just("StatefulSet"), Just("Job"), Just("CloneSet")];
     (probes, kind, any::<bool>(), any::<bool>(), 0i64..60).prop_map(|([startup, readiness, liveness], kind, ports, front, hook)| {
         let mut container = json!({"name": "app", "image": "x"});
