@@ -1,5 +1,7 @@
 //! The messages of `grpc.health.v1.Health/Check`, each with one field, and their frame.
 
+use cri::wire::{FRAME_HEAD, Message, Value, fields};
+
 /// The path of the call.
 pub(crate) const PATH: &str = "/grpc.health.v1.Health/Check";
 
@@ -29,18 +31,12 @@ pub(crate) const CODES: [&str; 17] = [
 
 /// Returns a framed request about a service.
 pub(crate) fn request(service: &str) -> Vec<u8> {
-    let mut message = Vec::new();
-    if !service.is_empty() {
-        message.push(0x0a); // field 1, a text
-        varint(service.len() as u64, &mut message);
-        message.extend_from_slice(service.as_bytes());
-    }
-    frame(&message)
+    Message::default().text(1, service).framed()
 }
 
 /// Returns a framed response with a serving state.
 pub(crate) fn response(serving: bool) -> Vec<u8> {
-    frame(&[0x08, if serving { 1 } else { 2 }]) // field 1, a number
+    Message::default().number(1, if serving { 1 } else { 2 }).framed()
 }
 
 /// Returns the service of a framed request; `None`: it is none.
@@ -66,14 +62,9 @@ pub(crate) fn state_of(framed: &[u8]) -> Option<String> {
     Some(known.map_or_else(|| state.to_string(), |name| (*name).to_owned()))
 }
 
-fn frame(message: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(message.len()).expect("names of services are short");
-    [&[0], &length.to_be_bytes()[..], message].concat()
-}
-
 /// Returns the message of a frame that is not compressed.
 fn unframe(framed: &[u8]) -> Option<&[u8]> {
-    let (head, rest) = framed.split_at_checked(5)?;
+    let (head, rest) = framed.split_at_checked(FRAME_HEAD)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
     if head[0] != 0 {
         return None;
@@ -81,62 +72,10 @@ fn unframe(framed: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::try_from(length).ok()?)
 }
 
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Skipped,
-}
-
-/// Calls `each` for every field of a message; `None`: it is out of shape.
-fn fields<'a>(mut bytes: &'a [u8], mut each: impl FnMut(u64, Value<'a>)) -> Option<()> {
-    while !bytes.is_empty() {
-        let key = take_varint(&mut bytes)?;
-        let value = match key & 7 {
-            0 => Value::Number(take_varint(&mut bytes)?),
-            1 => skip(&mut bytes, 8)?,
-            2 => {
-                let length = usize::try_from(take_varint(&mut bytes)?).ok()?;
-                let (value, rest) = bytes.split_at_checked(length)?;
-                bytes = rest;
-                Value::Bytes(value)
-            }
-            5 => skip(&mut bytes, 4)?,
-            _ => return None,
-        };
-        each(key >> 3, value);
-    }
-    Some(())
-}
-
-fn skip<'a>(bytes: &mut &'a [u8], length: usize) -> Option<Value<'a>> {
-    *bytes = bytes.get(length..)?;
-    Some(Value::Skipped)
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).expect("seven bits") | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).expect("seven bits"));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cri::wire::frame;
     use proptest::prelude::*;
 
     #[test]
