@@ -2,8 +2,10 @@
 
 mod agent;
 mod apiserver;
+mod ask;
 mod completions;
 mod config;
+mod connect;
 mod controllers;
 mod error;
 mod explain;
@@ -18,6 +20,7 @@ mod progress;
 mod serve;
 mod shim;
 mod signals;
+mod ui;
 mod up;
 mod why;
 
@@ -46,6 +49,7 @@ enum Command {
     Agent(agent::AgentArgs),
     Explain(explain::ExplainArgs),
     Why(why::WhyArgs),
+    Ui(ui::UiArgs),
     Serve(serve::ServeArgs),
     #[command(hide = true)]
     Shim(shim::ShimArgs),
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => args.run(),
         Command::Explain(args) => args.run(),
         Command::Why(args) => return args.run(),
+        Command::Ui(args) => args.run(),
         Command::Serve(args) => args.run(),
         Command::Shim(args) => return args.run(),
         Command::Profile(args) => args.run(),

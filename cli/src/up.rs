@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::ui::{Page, Shared, Source};
 use agent::{AgentConfig, AgentReady, AgentTls, ClusterConfig, OnStop};
 use apiserver::{Authority, Server, Settings};
 use clap::Args;
@@ -15,6 +16,7 @@ use probe::BackOffSteps;
 use processes::addresses::{Cidr, Claim, ClaimError, SERVICE_RANGE};
 use processes::container::ShimProgram;
 use prometheus_client::registry::Registry;
+use proxy::Connections;
 use proxy::drain::Drains;
 use registry::authz::Identity;
 use runtime::{Clock, EventWriter, Informers, Writer, chain};
@@ -22,12 +24,14 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::{ServerArgs, builtin_definitions, say_ready};
+use crate::ask::Asker;
+use crate::config::read_kubeconfig;
 use crate::controllers::SliceArgs;
 use crate::error::Failure;
 use crate::manifests::{self, Manifest};
 use crate::parts::Parts;
 use crate::profile::RolloutArgs;
-use crate::{block_on, progress, signals, start_logging};
+use crate::{block_on, progress, signals, start_logging, ui};
 
 /// How long the other parts get to stop after the agent has drained.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,6 +57,12 @@ pub(crate) struct UpArgs {
     profile: RolloutArgs,
     #[command(flatten)]
     slices: SliceArgs,
+    /// Where the live page is served: a loopback address; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    ui_listen: std::net::SocketAddr,
+    /// Serve no live page
+    #[arg(long)]
+    no_ui: bool,
 }
 
 /// What every command that runs an agent takes.
@@ -204,12 +214,22 @@ impl UpArgs {
         let progress = progress::watch(informers.clone(), clock.clone(), parts_stop.clone()).map(Ok);
         parts.start("progress", parts_stop.clone(), Some(STOP_TIMEOUT), progress);
         let drains = Drains::default();
-        let proxy = self.proxy(&server, &clock, (&informers, &api_metrics), drains.clone(), parts_stop.clone())?.map(Ok);
+        let connections = Connections::default();
+        let proxy =
+            self.proxy(&server, &clock, (&informers, &api_metrics), drains.clone(), connections.clone(), parts_stop.clone())?;
+        let proxy = proxy.map(Ok);
         parts.start("service-proxy", parts_stop.clone(), Some(STOP_TIMEOUT), proxy);
         let in_use: TolerationsInUse = Arc::new(move || tolerations.get());
         let controllers = self.controllers(&server, &clock, &informers, metrics, in_use)?;
         let controllers = controllers::run(controllers, parts_stop.clone()).map_err(Failure::bug);
         parts.start("controllers", parts_stop, Some(STOP_TIMEOUT), controllers);
+        let page = self.page(&server, &clock, &informers, &data_dir, connections).await?;
+        let page_url = page.as_ref().map(|(page, ..)| page.url());
+        if let Some((page, source, shared)) = page {
+            let page_stop = CancellationToken::new();
+            let serving = ui::run_in_plane(page, source, shared, page_stop.clone());
+            parts.start("page", page_stop, Some(STOP_TIMEOUT), serving);
+        }
         let (mut agent, ready) = self.agent(&server, &clock, &data_dir, drains)?;
         (agent.informers, agent.metrics) = (informers, api_metrics);
         let agent_stop = stop.child_token();
@@ -221,6 +241,9 @@ impl UpArgs {
                 // An agent that cannot start ends, and says why; the sender is gone then.
                 if ready.await.is_ok() {
                     say_ready(&url);
+                    if let Some(page_url) = page_url {
+                        eprintln!("page {page_url}");
+                    }
                     apply_all(&admin, &manifests).await;
                 }
             })
@@ -261,12 +284,40 @@ impl UpArgs {
         clock: &Clock,
         (informers, metrics): (&Informers, &runtime::Metrics),
         drains: Drains,
+        connections: Connections,
         stop: CancellationToken,
     ) -> Result<impl Future<Output = ()> + use<>, Failure> {
         let (client, node) = (client(server, "lifesign-proxy"), self.node.name()?);
         let writer = Writer::new(client, clock.clone(), "lifesign-service-proxy", metrics.clone());
         let events = EventWriter::start(writer.clone(), clock.clone(), "service-proxy", &node);
-        Ok(proxy::run(writer, informers.clone(), node, events, drains, stop))
+        Ok(proxy::run(writer, informers.clone(), node, events, drains, connections, stop))
+    }
+
+    /// Returns the live page, if there is to be one: it listens, and shows what the informers of the process see.
+    async fn page(
+        &self,
+        server: &Server,
+        clock: &Clock,
+        informers: &Informers,
+        data_dir: &Path,
+        connections: Connections,
+    ) -> Result<Option<(Page, Source, Shared)>, Failure> {
+        if self.no_ui {
+            return Ok(None);
+        }
+        // Agents and `why` are asked as the administrator of the plane.
+        let config = read_kubeconfig(&data_dir.join("kubeconfig"), "lifesign-ui", "the plane writes it").await?;
+        let shared = Shared::new(clock.clone());
+        let page = ui::open(self.ui_listen, &config, &shared).await?;
+        let asker = Arc::new(Asker::new(config).map_err(Failure::bug)?);
+        let source = Source {
+            client: client(server, "lifesign-ui"),
+            informers: informers.clone(),
+            ask_agent: ui::agents(asker),
+            connections: Some(Arc::new(move || connections.counts())),
+            default_grace: Some(self.profile.options().default_grace),
+        };
+        Ok(Some((page, source, shared)))
     }
 
     /// Returns what the agent is told, and who is told when it is ready.

@@ -1,22 +1,16 @@
 //! `lifesign why`: the first broken link between an object and its health, on any cluster, reading only.
 
-mod ask;
-
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use futures::future::join_all;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use serde_json::json;
-use why::{Answer, Examined, Facts, Finding, Target};
+use why::{Answer, Finding, Target};
 
-use crate::config::DataDir;
+use crate::ask::{Asker, examine};
+use crate::connect::ConnectArgs;
 use crate::error::Failure;
 use crate::{block_on, output};
-use ask::Asker;
 
 /// Say why an object is not healthy: the first broken link, with evidence and what to do
 ///
@@ -33,14 +27,8 @@ pub(crate) struct WhyArgs {
     /// Where it is [default: the namespace of the context]
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Credentials [default: $KUBECONFIG, else those of the plane in the data directory, else ~/.kube/config]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig to use
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
     #[command(flatten)]
-    data_dir: DataDir,
+    connect: ConnectArgs,
     /// How to say it
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     output: Format,
@@ -53,9 +41,6 @@ enum Format {
     /// Everything, for programs
     Json,
 }
-
-/// More rounds of questions than a chain has links would be a mistake of ours.
-const ROUNDS_MAX: usize = 32;
 
 impl WhyArgs {
     pub(crate) fn run(self) -> ExitCode {
@@ -70,7 +55,7 @@ impl WhyArgs {
         let namespace_given = self.namespace.clone();
         // Words that are no target are refused before anything is asked.
         Target::parse(&self.object, "default").map_err(Failure::usage)?;
-        let (config, source) = self.config().await?;
+        let (config, source) = self.connect.config(concat!("lifesign-why/", env!("CARGO_PKG_VERSION"))).await?;
         let namespace = namespace_given.unwrap_or_else(|| config.default_namespace.clone());
         if let Some(why) = api::names::dns1123_label(&namespace) {
             return Err(Failure::usage(format!("--namespace {namespace:?}: {why}")));
@@ -97,55 +82,6 @@ impl WhyArgs {
         let text = if colour { text.replacen("  BROKEN ", "  \u{1b}[1;31mBROKEN\u{1b}[0m ", 1) } else { text };
         output::print(text.as_bytes())
     }
-
-    /// Returns how to reach the API, and where that stands.
-    async fn config(&self) -> Result<(Config, String), Failure> {
-        let hint = "name a kubeconfig with --kubeconfig, or start a plane with `lifesign up`";
-        let bad = |source: &str, error: &dyn std::fmt::Display| Failure::usage(format!("{source}: {error}")).hint(hint);
-        let file = |path: &Path| {
-            let source = path.display().to_string();
-            Kubeconfig::read_from(path).map(|read| (read, source.clone())).map_err(|error| bad(&source, &error))
-        };
-        let plane = self.data_dir.path().map(|dir| dir.join("kubeconfig")).ok().filter(|path| path.exists());
-        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config")).filter(|path| path.exists());
-        let (kubeconfig, source) = match (&self.kubeconfig, Kubeconfig::from_env().map_err(|error| bad("$KUBECONFIG", &error))?)
-        {
-            (Some(path), _) => file(path)?,
-            (None, Some(read)) => (read, "$KUBECONFIG".to_owned()),
-            (None, None) => match plane.or(home) {
-                Some(path) => file(&path)?,
-                None => {
-                    let config = Config::incluster().map_err(|error| bad("no kubeconfig is named or found", &error))?;
-                    return Ok((config, "the service account of this pod".to_owned()));
-                }
-            },
-        };
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&source, &error))?;
-        let agent = concat!("lifesign-why/", env!("CARGO_PKG_VERSION"));
-        config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-        Ok((config, source))
-    }
-}
-
-/// Asks what the core wants to know until it has an answer; `Err`: the API cannot be reached.
-async fn examine(asker: &Asker, target: &Target) -> Result<Result<(Answer, usize), String>, Failure> {
-    let mut facts = Facts::default();
-    for _ in 0..ROUNDS_MAX {
-        match why::examine(asker.now(), target, &facts) {
-            Examined::Answer(answer) => return Ok(Ok((*answer, facts.len()))),
-            Examined::Ask(queries) => {
-                let replies = join_all(queries.iter().map(|query| asker.ask(query))).await;
-                for (query, reply) in queries.into_iter().zip(replies) {
-                    match reply {
-                        Ok(reply) => facts.insert(query, reply),
-                        Err(why) => return Ok(Err(why)),
-                    }
-                }
-            }
-        }
-    }
-    Err(Failure::bug(format!("{}: no answer after {ROUNDS_MAX} rounds", target.short())))
 }
 
 fn unreachable(target: &Target, address: &str, source: &str, why: &str) -> Answer {
@@ -154,9 +90,4 @@ fn unreachable(target: &Target, address: &str, source: &str, why: &str) -> Answe
         .seen(source, "cluster.server", address)
         .act("is that the cluster you mean, and does its API server run", "kubectl cluster-info");
     Answer::cannot_tell(target, finding)
-}
-
-/// Returns a client of an API.
-fn client(config: Config) -> Result<Client, String> {
-    Client::try_from(config).map_err(|error| runtime::chain(&error))
 }

@@ -75,6 +75,7 @@ pub const FILES: Table = &[
     ("probes/timing", Package("lifesign-probe")),
     ("probes/worker", Package("lifesign-probe")),
     ("protobuf/decode", Package("lifesign-kinds")),
+    ("view/board", Package("lifesign-view")),
     ("why/nodes", Package("lifesign-why")),
     ("why/pods", Package("lifesign-why")),
     ("why/services", Package("lifesign-why")),

@@ -80,6 +80,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("pods", &["probe"]),
     ("schemas", &["kinds"]),
     ("registry", &["apply", "kinds", "schemas"]),
+    ("view", &["probe", "profiles"]),
     ("why", &["endpoints", "pods", "probe"]),
 ];
 

@@ -87,6 +87,43 @@ pub struct NodeStatus {
     /// What pods can have of it.
     #[serde(deserialize_with = "null_default", skip_serializing_if = "Amounts::is_empty")]
     pub allocatable: Amounts,
+    /// What runs its pods.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "is_default")]
+    pub node_info: NodeInfo,
+    /// Where who runs its pods listens.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "is_default")]
+    pub daemon_endpoints: DaemonEndpoints,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What runs the pods of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeInfo {
+    /// For example `containerd://2.0.0`.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    pub container_runtime_version: String,
+}
+
+/// Where daemons of a node listen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonEndpoints {
+    /// Who runs its pods.
+    #[serde(deserialize_with = "null_default", skip_serializing_if = "is_default")]
+    pub kubelet_endpoint: DaemonEndpoint,
+}
+
+/// Where a daemon listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DaemonEndpoint {
+    /// The port; 0: none.
+    #[serde(rename = "Port", deserialize_with = "null_default")]
+    pub port: i64,
 }
 
 /// An address of a node.

@@ -6,6 +6,7 @@
 
 mod backends;
 mod connection;
+mod connections;
 pub mod drain;
 mod listener;
 mod plan;
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::drain::Drains;
 use backends::Backends;
+pub use connections::Connections;
 use listener::{Listener, ServicePortInfo};
 
 /// The reason of the event for a port that is not served.
@@ -32,17 +34,18 @@ const CONNECTIONS_MAX: usize = 16_384;
 
 /// Runs the proxy of a node until told to stop. It tells `drains` what it has acted on.
 ///
-/// It may read Services and EndpointSlices; for ports that must move it should be able to patch Services.
+/// `connections` counts what it carries. It may read Services and EndpointSlices; for ports that must move it should be able to patch Services.
 pub async fn run(
     writer: Writer,
     informers: Informers,
     node_name: String,
     events: EventWriter,
     drains: Drains,
+    connections: Connections,
     stop: CancellationToken,
 ) {
     let (mut services, mut slices) = (informers.follow::<Service>(), informers.follow::<EndpointSlice>());
-    let mut proxy = Proxy::new(writer, node_name, events, drains, stop.clone());
+    let mut proxy = Proxy::new(writer, node_name, events, drains, connections, stop.clone());
     loop {
         tokio::select! {
             biased;
@@ -59,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) writer: Writer,
     pub(crate) events: EventWriter,
     pub(crate) drains: Drains,
+    pub(crate) connections: Connections,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
     pub(crate) permits: Arc<Semaphore>,
@@ -90,9 +94,16 @@ struct Served {
 }
 
 impl Proxy {
-    fn new(writer: Writer, node: String, events: EventWriter, drains: Drains, stop: CancellationToken) -> Proxy {
+    fn new(
+        writer: Writer,
+        node: String,
+        events: EventWriter,
+        drains: Drains,
+        connections: Connections,
+        stop: CancellationToken,
+    ) -> Proxy {
         let permits = Arc::new(Semaphore::new(connections_max()));
-        let shared = Shared { writer, events, drains, stop, tasks: TaskTracker::new(), permits };
+        let shared = Shared { writer, events, drains, connections, stop, tasks: TaskTracker::new(), permits };
         Proxy { node, shared: Arc::new(shared), services: BTreeMap::new(), slices: BTreeMap::new(), owners: BTreeMap::new() }
     }
 
@@ -109,7 +120,10 @@ impl Proxy {
                 }
                 self.replan(&key);
             }
-            WatchEvent::Deleted(service) => drop(self.services.remove(&key(&service.view.metadata))),
+            WatchEvent::Deleted(service) => {
+                self.services.remove(&key(&service.view.metadata));
+                self.shared.connections.forget(&service.view.metadata.key());
+            }
             WatchEvent::ListBegins | WatchEvent::Synced => {}
         }
     }

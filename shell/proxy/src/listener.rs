@@ -32,6 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub(super) struct ServicePortInfo {
     service: ObjectReference,
+    /// Namespace and name of the Service.
+    key: String,
     annotation: String,
     /// What the annotation says.
     annotated: Option<String>,
@@ -44,6 +46,7 @@ impl ServicePortInfo {
         let annotation = format!("{ANNOTATION}{}", name(&planned.port));
         ServicePortInfo {
             service: reference::<Service>(&metadata.namespace, &metadata.name, &metadata.uid),
+            key: metadata.key(),
             annotated: metadata.annotations.get(&annotation).cloned(),
             annotation,
             port: name(&planned.port),
@@ -205,6 +208,7 @@ impl Acceptor {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
+            self.shared.connections.count(&self.info.key);
             let permits = Arc::clone(&self.shared.permits);
             let permit = permits.acquire_owned().await.expect("the semaphore is never closed");
             let (stop, drains) = (self.shared.stop.clone(), self.shared.drains.clone());

@@ -50,7 +50,8 @@ impl World {
         });
         let writer = Writer::new(Client::new(api, "default"), Clock::system(), "test", runtime::Metrics::default());
         let events = EventWriter::start(writer.clone(), Clock::system(), "proxy", "here");
-        let proxy = Proxy::new(writer, "here".to_owned(), events, Drains::default(), CancellationToken::new());
+        let proxy =
+            Proxy::new(writer, "here".to_owned(), events, Drains::default(), Connections::default(), CancellationToken::new());
         World { proxy, service: SocketAddr::new(address.into(), port), pods, port, sent, _claim: claim }
     }
 

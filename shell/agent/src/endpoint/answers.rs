@@ -8,6 +8,7 @@ use http::{Method, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use machine::Time;
 use processes::logs::{self, LogError, LogOptions};
 use tokio::sync::oneshot;
 
@@ -40,9 +41,14 @@ pub(super) async fn answer(endpoint: &Endpoint, caller: Caller, method: &Method,
             None => stopping(),
         },
         "/metrics/probes" => typed(METRICS_TYPE, endpoint.metrics.text(None)),
-        "/debug/probes" => match endpoint.ask(|answer| Ask::Probes { answer }).await {
-            Some(probes) => typed("application/json", format!("{probes:#}\n")),
-            None => stopping(),
+        "/debug/probes" => match since(uri.query().unwrap_or_default()) {
+            Ok(since) => match endpoint.ask(|answer| Ask::Probes { since, answer }).await {
+                // Who asks for what is new is a program.
+                Some(probes) if since.is_some() => typed("application/json", probes.to_string()),
+                Some(probes) => typed("application/json", format!("{probes:#}\n")),
+                None => stopping(),
+            },
+            Err(message) => text(StatusCode::BAD_REQUEST, &message),
         },
         _ => match path.strip_prefix("/containerLogs/") {
             Some(_) if caller != Caller::Admin => text(StatusCode::FORBIDDEN, "logs are for administrators\n"),
@@ -85,6 +91,12 @@ async fn container_logs(endpoint: &Endpoint, rest: &str, query: &str) -> Respons
         Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("container {container:?}: {error}")),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
+}
+
+/// Reads since when attempts are wanted: `since=MICROSECONDS` of the clock of the agent; absent: all.
+fn since(query: &str) -> Result<Option<Time>, String> {
+    let Some(value) = query.split('&').find_map(|pair| pair.strip_prefix("since=")) else { return Ok(None) };
+    value.parse().map(|micros| Some(Time::from_micros(micros))).map_err(|_| format!("since={value:?} is not valid"))
 }
 
 /// Reads the options of `kubectl logs`.
@@ -170,6 +182,13 @@ mod tests {
         assert_eq!(options("follow=false&previous=1&sinceSeconds=3").unwrap().since_seconds, Some(3));
         assert!(options("tailLines=-1").unwrap_err().contains("tailLines"));
         assert_eq!(options("").unwrap(), LogOptions::default());
+    }
+
+    #[test]
+    fn attempts_can_be_asked_for_from_an_instant_on() {
+        assert_eq!(since(""), Ok(None));
+        assert_eq!(since("a=b&since=17"), Ok(Some(Time::from_micros(17))));
+        assert!(since("since=yesterday").is_err());
     }
 
     #[test]

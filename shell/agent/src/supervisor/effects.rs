@@ -71,7 +71,7 @@ impl Supervisor {
                 let found = self.pods.values().find(|local| local.name == pod && local.namespace == namespace);
                 let _ = answer.send(found.and_then(|local| Some(local.dir.as_ref()?.container(&container))));
             }
-            Ask::Probes { answer } => drop(answer.send(self.probes())),
+            Ask::Probes { since, answer } => drop(answer.send(self.probes(since))),
             Ask::AgentCounts { answer } => drop(answer.send(self.counts())),
         }
     }

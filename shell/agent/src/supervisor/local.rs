@@ -72,6 +72,8 @@ pub(super) struct Worker {
     pub(super) history: VecDeque<FinishedAttempt>,
     /// Knocks at this instance that were refused, but for those that are still going on.
     pub(super) knocks: u64,
+    /// When the first attempt at this instance that succeeded began and ended.
+    pub(super) first_success: Option<(Time, Time)>,
 }
 
 /// An attempt that has ended.
@@ -95,7 +97,15 @@ impl FinishedAttempt {
 }
 
 impl Worker {
+    /// Another instance of the container begins; the history goes on.
+    fn begin_instance(&mut self) {
+        (self.prepared, self.knocks, self.first_success) = (None, 0, None);
+    }
+
     pub(super) fn remember(&mut self, finished: FinishedAttempt) {
+        if matches!(finished.outcome, Outcome::Success | Outcome::Warning) {
+            self.first_success.get_or_insert((finished.began, finished.ended));
+        }
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
@@ -157,7 +167,7 @@ impl LocalPod {
             known.in_runtime = Some(RuntimeContainer::new(Arc::clone(client), &id, env));
             (known.started_at, known.was_ready) = (started_at, false);
             for worker in &mut known.workers {
-                (worker.prepared, worker.knocks) = (None, 0);
+                worker.begin_instance();
             }
         }
     }
@@ -168,7 +178,7 @@ impl LocalPod {
         let local_container = self.local_container(container);
         (local_container.running, local_container.started_at, local_container.was_ready) = (Some(running), Some(at), false);
         for worker in &mut local_container.workers {
-            (worker.prepared, worker.knocks) = (None, 0);
+            worker.begin_instance();
         }
     }
 

@@ -37,8 +37,8 @@ pub(crate) enum Message {
 pub(crate) enum Ask {
     /// Where the logs of a container are.
     Logs { namespace: String, pod: String, container: String, answer: oneshot::Sender<Option<PathBuf>> },
-    /// What every worker does.
-    Probes { answer: oneshot::Sender<Value> },
+    /// What every worker does; with `since`, only those with attempts that ended later, and only these attempts.
+    Probes { since: Option<Time>, answer: oneshot::Sender<Value> },
     /// How many there are of everything.
     AgentCounts { answer: oneshot::Sender<AgentCounts> },
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::marker::ProbeState;
 use api::pod::{Container, Probe};
 use api::{FeatureGates, Gate, HandlerKind, ProbeType, Timestamp};
+use machine::Time;
 use markers::agent::View;
 use probe::Phase;
 use probe::timing::handler_of;
@@ -16,23 +17,30 @@ use super::local::{FinishedAttempt, LocalPod, place};
 use crate::metrics::{AgentCounts, MARKER, PhaseLabels, outcome_name};
 
 impl Supervisor {
-    /// Returns every worker with what it does and its last outcomes.
-    pub(super) fn probes(&self) -> Value {
+    /// Returns every worker with what it does and its last outcomes; with `since` only what is newer.
+    pub(super) fn probes(&self, since: Option<Time>) -> Value {
         let mut locals: Vec<&LocalPod> = self.pods.values().collect();
         locals.sort_by_key(|local| (&local.namespace, &local.name));
-        let mut workers: Vec<Value> = locals.into_iter().flat_map(|local| self.workers_of(local)).collect();
-        workers.extend(self.markers.machine.views().map(|view| marker_worker(&view)));
+        let mut workers: Vec<Value> = locals.into_iter().flat_map(|local| self.workers_of(local, since)).collect();
+        if since.is_none() {
+            workers.extend(self.markers.machine.views().map(|view| marker_worker(&view)));
+        }
         json!({"node": self.context.node, "workers": workers})
     }
 
-    fn workers_of(&self, local: &LocalPod) -> Vec<Value> {
+    fn workers_of(&self, local: &LocalPod, since: Option<Time>) -> Vec<Value> {
         let pod = self.by_uid.get(local.machine.uid()).copied().unwrap_or_default();
         let worker = |(name, view): (&Arc<str>, probe::WorkerView)| {
-            let kept = local.containers.get(name).map(|local_container| &local_container.workers[place(view.probe)]);
-            let outcomes: Vec<Value> = kept.into_iter().flat_map(|kept| &kept.history).map(finished).collect();
+            let known = local.containers.get(name);
+            let kept = known.map(|local_container| &local_container.workers[place(view.probe)]);
+            let newer = |finished: &&FinishedAttempt| since.is_none_or(|since| finished.ended > since);
+            let outcomes: Vec<Value> = kept.into_iter().flat_map(|kept| &kept.history).filter(newer).map(finished).collect();
+            if since.is_some() && outcomes.is_empty() && !view.knocking {
+                return None;
+            }
             let handler = spec_of(local, name, view.probe).and_then(|(_, probe)| handler_of(probe));
             let knocks = self.knocker.refused(&(pod, Arc::clone(name), view.probe)) + kept.map_or(0, |kept| kept.knocks);
-            json!({
+            Some(json!({
                 "namespace": local.namespace,
                 "pod": local.name,
                 "uid": local.machine.uid(),
@@ -46,10 +54,14 @@ impl Supervisor {
                 "result": view.result.map(|result| format!("{result:?}")),
                 "knocking": view.knocking,
                 "knocksRefused": knocks,
+                "startedAt": known.and_then(|known| known.started_at).map(|at| Timestamp(at).micro()),
+                "firstSuccess": kept.and_then(|kept| kept.first_success).map(|(began, ended)| json!({
+                    "began": Timestamp(began).micro(), "ended": Timestamp(ended).micro(),
+                })),
                 "outcomes": outcomes,
-            })
+            }))
         };
-        local.machine.workers().map(worker).collect()
+        local.machine.workers().filter_map(worker).collect()
     }
 
     /// Counts workers, fields in use, pods.

@@ -1,16 +1,18 @@
 //! One question, one reply: GET requests to the API server, and to an agent of ours.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use futures::future::join_all;
 use http_body_util::BodyExt;
 use kube::Config;
 use kube::client::{Body, Client};
 use machine::Time;
 use serde_json::Value;
-use why::{Query, Reply};
+use why::{Answer, Examined, Facts, Query, Reply, Target};
 
-use super::client;
+use crate::error::Failure;
 
 /// Who has not answered by then does not.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -18,30 +20,42 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What an agent says of all its probes is smaller than this.
 const AGENT_BYTES_MAX: usize = 32 << 20;
+/// Agents that are remembered.
+const AGENTS_MAX: usize = 5_000;
+/// More rounds of questions than a chain has links would be a mistake of ours.
+const ROUNDS_MAX: usize = 32;
 
 /// Asks an API server.
-pub(super) struct Asker {
+pub(crate) struct Asker {
     client: Client,
     config: Config,
     clock: runtime::Clock,
     /// How far the clock of the API server is ahead of ours: ages are told by the clock that wrote the times.
     ahead: Mutex<Option<i64>>,
+    /// A client for each agent, so that one who is asked again and again is not greeted each time.
+    agents: Mutex<BTreeMap<String, Client>>,
 }
 
 impl Asker {
-    pub(super) fn new(mut config: Config) -> Result<Asker, String> {
+    pub(crate) fn new(mut config: Config) -> Result<Asker, String> {
         config.connect_timeout = Some(TIMEOUT);
-        Ok(Asker { client: client(config.clone())?, config, clock: crate::config::clock(), ahead: Mutex::new(None) })
+        Ok(Asker {
+            client: client(config.clone())?,
+            config,
+            clock: crate::config::clock(),
+            ahead: Mutex::new(None),
+            agents: Mutex::default(),
+        })
     }
 
     /// Returns the instant by the clock of the API server.
-    pub(super) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         let ahead = self.ahead.lock().expect("nobody panics with it").unwrap_or(0);
         Time::from_micros(self.clock.now().as_micros() + ahead)
     }
 
     /// Asks; `Err`: the API server cannot be reached.
-    pub(super) async fn ask(&self, query: &Query) -> Result<Reply, String> {
+    pub(crate) async fn ask(&self, query: &Query) -> Result<Reply, String> {
         let Some(path) = query.path() else { return Ok(self.ask_agent(query).await) };
         tracing::debug!(path, "asked");
         let answer = tokio::time::timeout(TIMEOUT, self.get(&self.client, &path));
@@ -87,10 +101,34 @@ impl Asker {
         }
     }
 
-    /// Asks an agent of ours, as the holder of the client certificate; tokens are not shown to it.
     async fn ask_agent(&self, query: &Query) -> Reply {
         let Query::Attempts { address, .. } = query else { return Reply::Missing };
-        let refused = |message: String| Reply::Refused { code: 0, message };
+        match self.agent(address, "/debug/probes").await {
+            Ok(value) => Reply::Object(value),
+            Err(message) => Reply::Refused { code: 0, message },
+        }
+    }
+
+    /// Asks an agent of ours, as the holder of the client certificate.
+    pub(crate) async fn agent(&self, address: &str, path: &str) -> Result<Value, String> {
+        let agent = self.agent_client(address)?;
+        tracing::debug!(address, path, "asked the agent");
+        match tokio::time::timeout(AGENT_TIMEOUT, self.get(&agent, path)).await {
+            Ok(Ok((200, body))) if body.len() <= AGENT_BYTES_MAX => {
+                serde_json::from_slice(&body).map_err(|error| error.to_string())
+            }
+            Ok(Ok((code, _))) => Err(format!("the agent answers {code}")),
+            Ok(Err(why)) => Err(why),
+            Err(_) => Err(format!("no answer within {AGENT_TIMEOUT:?}")),
+        }
+    }
+
+    /// Returns a client of an agent; tokens are not shown to it.
+    fn agent_client(&self, address: &str) -> Result<Client, String> {
+        let mut known = self.agents.lock().expect("nobody panics with it");
+        if let Some(client) = known.get(address) {
+            return Ok(client.clone());
+        }
         let mut config = self.config.clone();
         config.auth_info.token = None;
         config.auth_info.token_file = None;
@@ -100,25 +138,40 @@ impl Asker {
         config.auth_info.auth_provider = None;
         config.tls_server_name = Some("localhost".to_owned());
         config.connect_timeout = Some(AGENT_TIMEOUT);
-        config.cluster_url = match format!("https://{address}").parse() {
-            Ok(url) => url,
-            Err(_) => return refused(format!("{address:?} is no address")),
-        };
-        let agent = match client(config) {
-            Ok(agent) => agent,
-            Err(error) => return refused(error),
-        };
-        tracing::debug!(address, "asked the agent");
-        match tokio::time::timeout(AGENT_TIMEOUT, self.get(&agent, "/debug/probes")).await {
-            Ok(Ok((200, body))) if body.len() <= AGENT_BYTES_MAX => match serde_json::from_slice(&body) {
-                Ok(value) => Reply::Object(value),
-                Err(error) => refused(error.to_string()),
-            },
-            Ok(Ok((code, _))) => refused(format!("the agent answers {code}")),
-            Ok(Err(why)) => refused(why),
-            Err(_) => refused(format!("no answer within {AGENT_TIMEOUT:?}")),
+        config.cluster_url = format!("https://{address}").parse().map_err(|_| format!("{address:?} is no address"))?;
+        let client = client(config)?;
+        // Agents that are gone are let go of together: there are few, and those that are left are greeted again.
+        if known.len() >= AGENTS_MAX {
+            known.clear();
+        }
+        known.insert(address.to_owned(), client.clone());
+        Ok(client)
+    }
+}
+
+/// Asks what the core wants to know until it has an answer; `Err`: the API cannot be reached.
+pub(crate) async fn examine(asker: &Asker, target: &Target) -> Result<Result<(Answer, usize), String>, Failure> {
+    let mut facts = Facts::default();
+    for _ in 0..ROUNDS_MAX {
+        match why::examine(asker.now(), target, &facts) {
+            Examined::Answer(answer) => return Ok(Ok((*answer, facts.len()))),
+            Examined::Ask(queries) => {
+                let replies = join_all(queries.iter().map(|query| asker.ask(query))).await;
+                for (query, reply) in queries.into_iter().zip(replies) {
+                    match reply {
+                        Ok(reply) => facts.insert(query, reply),
+                        Err(why) => return Ok(Err(why)),
+                    }
+                }
+            }
         }
     }
+    Err(Failure::bug(format!("{}: no answer after {ROUNDS_MAX} rounds", target.short())))
+}
+
+/// Returns a client of an API.
+pub(crate) fn client(config: Config) -> Result<Client, String> {
+    Client::try_from(config).map_err(|error| runtime::chain(&error))
 }
 
 /// Reads a list: its items, and how many more there are.
