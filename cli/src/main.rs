@@ -20,6 +20,7 @@ mod progress;
 mod serve;
 mod shim;
 mod signals;
+mod top;
 mod ui;
 mod up;
 mod why;
@@ -50,6 +51,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     Why(why::WhyArgs),
     Ui(ui::UiArgs),
+    Top(top::TopArgs),
     Serve(serve::ServeArgs),
     #[command(hide = true)]
     Shim(shim::ShimArgs),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => args.run(),
         Command::Why(args) => return args.run(),
         Command::Ui(args) => args.run(),
+        Command::Top(args) => args.run(),
         Command::Serve(args) => args.run(),
         Command::Shim(args) => return args.run(),
         Command::Profile(args) => args.run(),

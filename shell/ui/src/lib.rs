@@ -7,6 +7,7 @@ mod agents;
 mod page;
 mod shared;
 mod source;
+pub mod top;
 
 pub use page::{Page, PageConfig};
 pub use shared::{Shared, Viewer};

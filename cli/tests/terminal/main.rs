@@ -1,0 +1,141 @@
+//! `lifesign top` in a real terminal: tmux at 80 columns and 24 lines. Without tmux every test is listed as ignored, with the
+//! reason.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::client::{Client, Protocol};
+use testkit::plane::Plane;
+
+/// The binary under test.
+const LIFESIGN: &str = env!("CARGO_BIN_EXE_lifesign");
+
+/// What has not happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn main() -> ExitCode {
+    let version = Command::new("tmux").arg("-V").stdout(Stdio::null()).status();
+    let missing = (!version.is_ok_and(|status| status.success())).then(|| "tmux is not installed".to_owned());
+    let tests: Vec<(&'static str, fn())> = vec![
+        (
+            "top_shows_filters_opens_and_leaves_the_terminal_as_it_was",
+            top_shows_filters_opens_and_leaves_the_terminal_as_it_was,
+        ),
+        ("top_without_an_agent_shows_conditions_and_events", top_without_an_agent_shows_conditions_and_events),
+    ];
+    testkit::needs::run(missing, tests)
+}
+
+/// A terminal with a shell in it.
+struct Terminal {
+    socket: PathBuf,
+}
+
+impl Terminal {
+    fn start(plane: &Plane) -> Terminal {
+        let terminal = Terminal { socket: plane.folder().join("tmux") };
+        let started = terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "env PS1='shell> ' sh"]);
+        assert!(started.is_some(), "tmux starts");
+        terminal
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Option<String> {
+        let output = Command::new("tmux").arg("-S").arg(&self.socket).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"]).unwrap_or_default()
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        let all: Vec<&str> = ["send-keys"].iter().chain(keys).copied().collect();
+        self.tmux(&all).expect("tmux takes keys");
+    }
+
+    fn until(&self, what: &str, good: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen();
+            if good(&screen) {
+                return screen;
+            }
+            assert!(Instant::now() < deadline, "never on the screen: {what}\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn top(&self, plane: &Plane) {
+        let line = format!("NO_COLOR=1 LANG=C.UTF-8 {LIFESIGN} top --kubeconfig {}", plane.kubeconfig().display());
+        self.keys(&[&line, "Enter"]);
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+fn create(plane: &Plane, path: &str, object: &Value) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
+    let answer = runtime.block_on(client.call("POST", path, object)).unwrap();
+    assert_eq!(answer.code, 201, "{}", answer.json());
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{
+            "name": "server", "image": "none", "command": ["lifesign", "serve", "--port", "8080"],
+            "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
+        }]},
+    })
+}
+
+fn top_shows_filters_opens_and_leaves_the_terminal_as_it_was() {
+    let mut plane = Plane::new(LIFESIGN).whole();
+    plane.start().unwrap();
+    for name in ["one", "two"] {
+        create(&plane, PODS, &pod(name));
+    }
+    let terminal = Terminal::start(&plane);
+    terminal.top(&plane);
+    let has_attempts = |screen: &str| screen.lines().filter(|line| line.contains("Ready") && line.contains('▁')).count() == 2;
+    let screen = terminal.until("both pods with attempts", has_attempts);
+    assert!(screen.contains("pods 2/2") && screen.contains("default/one"), "{screen}");
+    terminal.keys(&["/", "t", "w", "o", "Enter"]);
+    terminal.until("one pod", |screen| screen.contains("default/two") && !screen.contains("default/one"));
+    terminal.keys(&["Enter"]);
+    let screen = terminal.until("its details", |screen| screen.contains("pod default/two: Ready"));
+    assert!(screen.contains("Readiness of server: GET :8080/"), "{screen}");
+    terminal.keys(&["q"]);
+    terminal.until("the shell again", |screen| screen.contains("shell>") && !screen.contains("Esc back"));
+}
+
+fn top_without_an_agent_shows_conditions_and_events() {
+    // An API without agents: what it has was written by somebody else.
+    let plane = Plane::started(LIFESIGN);
+    let mut object = pod("far");
+    object["spec"]["nodeName"] = json!("elsewhere");
+    create(&plane, PODS, &object);
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}, "type": "Warning", "reason": "Unhealthy",
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "far"}, "message": "Readiness probe failed", "lastTimestamp": "2026-01-01T00:00:00Z",
+    });
+    create(&plane, "/api/v1/namespaces/default/events", &event);
+    let terminal = Terminal::start(&plane);
+    terminal.top(&plane);
+    terminal.until("the pod", |screen| screen.contains("Pending") && screen.contains("default/far"));
+    terminal.keys(&["Enter"]);
+    let screen = terminal.until("its event", |screen| screen.contains("Unhealthy Readiness probe failed"));
+    assert!(screen.contains("no agent of Lifesign tells its attempts"), "{screen}");
+    terminal.keys(&["q"]);
+}
