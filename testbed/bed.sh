@@ -86,11 +86,17 @@ write_layout() {
   write_containerd_config
 }
 
+# Prints the files of busybox for an image.
+busybox_files() {
+  local applet
+  echo "bin/busybox=$(command -v busybox)"
+  for applet in $(busybox --list); do [ "$applet" = busybox ] || echo "bin/$applet=@busybox"; done
+}
+
 # Makes the image that pods and the control plane use.
 base_image() {
-  local links=() applet
-  for applet in $(busybox --list); do [ "$applet" = busybox ] || links+=("bin/$applet=@busybox"); done
-  "$bin/bed" image "$IMAGE" "$bed/base.tar" "/bin/bed pause" "bin/busybox=$(command -v busybox)" "bin/bed=$bin/bed" "${links[@]}"
+  # shellcheck disable=SC2046 # a word each
+  "$bin/bed" image "$IMAGE" "$bed/base.tar" "/bin/bed pause" "bin/bed=$bin/bed" $(busybox_files)
 }
 
 bed_start() {
@@ -194,7 +200,8 @@ bed_exec() { inside "$@"; }
 # a container runs the first one if its pod names no command.
 bed_import() {
   [ $# -ge 2 ] || fail "usage: import NAME PROGRAM..."
-  local name=$1 archive files=("bin/busybox=$(command -v busybox)" "bin/sh=@busybox") program library
+  local name=$1 archive files program library
+  mapfile -t files < <(busybox_files)
   shift
   archive=$bed/image.$$.tar
   for program in "$@"; do

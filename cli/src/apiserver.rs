@@ -72,7 +72,7 @@ impl ServerArgs {
             logs: Some(AgentDialer::new(&dialer).map_err(Failure::bug)?),
         })
         .map_err(store_failure)?;
-        let listener = TcpListener::bind(self.listen).await.map_err(|error| {
+        let listener = runtime::listen(self.listen).map_err(|error| {
             Failure::usage(format!("cannot listen on {}: {error}", self.listen))
                 .hint("choose another with --listen, port 0 picks a free one")
         })?;

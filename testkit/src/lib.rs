@@ -10,6 +10,8 @@ pub mod floods;
 pub mod kubectl;
 #[cfg(feature = "plane")]
 pub mod link;
+#[cfg(feature = "plane")]
+pub mod load;
 pub mod needs;
 #[cfg(feature = "odd")]
 pub mod odd;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use runtime::Clock;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use webhook::{Metrics, Shown};
 
@@ -36,7 +35,7 @@ impl Webhook {
         stop: &CancellationToken,
     ) -> Result<Webhook, Failure> {
         let bad = |error| Failure::usage(format!("--webhook {address}: {error}")).hint("port 0 picks a free one");
-        let listener = TcpListener::bind(address).await.map_err(bad)?;
+        let listener = runtime::listen(address).map_err(bad)?;
         eprintln!("webhook on https://{}{}", listener.local_addr().map_err(bad)?, webhook::PATH);
         let shown = Shown::new(clock.clone());
         tokio::spawn(webhook::serve(listener, Arc::clone(&shown), Metrics::register(registry), stop.clone()));

@@ -46,7 +46,8 @@ fn a_killed_agent_is_found_after_the_grace_and_its_pods_are_evicted_after_the_to
     let taints = bed.get("/api/v1/nodes/edge-2")["spec"]["taints"].as_array().cloned().unwrap_or_default();
     let drives_out = |taint: &&Value| taint["effect"] == "NoExecute" && taint["key"] == "node.kubernetes.io/unreachable";
     let tainted = seconds(&taints.iter().find(drives_out).expect("the taint that drives pods out")["timeAdded"]);
-    assert!((unknown..=unknown + SLACK).contains(&tainted), "found dead at {unknown}, tainted at {tainted}");
+    // Condition and taint are written side by side, and either may have been tried again.
+    assert!((unknown - SLACK..=unknown + SLACK).contains(&tainted), "found dead at {unknown}, tainted at {tainted}");
     let evicted = seconds(&condition_of(&pod, "DisruptionTarget")["lastTransitionTime"]);
     assert!((tainted + 60..=tainted + 60 + SLACK).contains(&evicted), "tainted at {tainted}, evicted at {evicted}");
     // The time of the deletion is that of its end: after the grace of the pod.

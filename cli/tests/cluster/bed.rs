@@ -117,10 +117,11 @@ impl Bed {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Runs the script of the bed.
-    pub(crate) fn run(&self, arguments: &[&str]) {
+    /// Runs the script of the bed; returns what it prints.
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let output = Command::new(&self.script).args(arguments).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Installs the definitions of our kinds.

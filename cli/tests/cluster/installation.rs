@@ -8,12 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Namespace};
-use crate::{LIFESIGN, Test};
+use crate::{LIFESIGN, Test, installed};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("installation::from_nothing_to_nothing", from_nothing_to_nothing)];
 
-const NAMESPACE: &str = "lifesign-system";
-const IMAGE: &str = "lifesign.local/lifesign:installation";
+pub(crate) const NAMESPACE: &str = "lifesign-system";
+pub(crate) const IMAGE: &str = "lifesign.local/lifesign:installation";
 const CONTROLLERS: &str = "app.kubernetes.io/component=controllers";
 const ASKS: &str = r#"{"app": {"readinessProbe": {"periodMilliseconds": -800}}}"#;
 
@@ -29,6 +29,8 @@ fn from_nothing_to_nothing(bed: &Bed) {
     a_pod_that_asks_is_moved_and_frozen(bed, &namespace);
     bad_annotations_are_refused_with_the_field(bed, &namespace);
     bad_markers_are_refused_with_the_field(bed, &namespace);
+    installed::restarts_lose_no_ready(bed, &namespace);
+    installed::roles_follow_the_primary(bed, &namespace);
     rights_are_the_golden_ones(bed);
     an_agent_writes_for_its_node_only(bed, &namespace);
     controllers_change_marks_and_conditions_only(bed, &namespace);

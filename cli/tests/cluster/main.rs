@@ -9,13 +9,16 @@ mod applying;
 mod bed;
 mod container_runtime;
 mod differences;
+mod guarding;
 mod installation;
+mod installed;
 mod kubectl;
 mod manifests;
 mod markers;
 mod moved;
 mod scripts;
 mod slices;
+mod why;
 mod workloads;
 mod writes;
 
@@ -41,6 +44,8 @@ fn main() -> ExitCode {
         markers::TESTS,
         container_runtime::TESTS,
         moved::TESTS,
+        guarding::TESTS,
+        why::TESTS,
         workloads::TESTS,
         writes::TESTS,
         installation::TESTS,

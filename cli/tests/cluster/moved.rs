@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 const IMAGE: &str = "lifesign.local/lifesign:test";
-const CONDITION: &str = "lifesign.dev/ready";
+pub(crate) const CONDITION: &str = "lifesign.dev/ready";
 
 /// Starts an agent on the machine, beside the node.
 fn agent(bed: &Bed, namespace: &str) -> Running {
@@ -59,20 +59,20 @@ fn pod(name: &str, app: &str, listen_after: &str, moved: bool) -> Value {
     pod
 }
 
-fn pods(namespace: &str) -> String {
+pub(crate) fn pods(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
 
-fn condition<'a>(pod: &'a Value, type_: &str) -> &'a Value {
+pub(crate) fn condition<'a>(pod: &'a Value, type_: &str) -> &'a Value {
     let all = pod["status"]["conditions"].as_array();
     all.and_then(|all| all.iter().find(|one| one["type"] == type_)).unwrap_or(&Value::Null)
 }
 
-fn is_ready(pod: &Value) -> bool {
+pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready")["status"] == "True"
 }
 
-fn micros_now() -> u128 {
+pub(crate) fn micros_now() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap().as_micros()
 }
 

@@ -1,4 +1,4 @@
-//! Bodies that never end and answers that nobody reads: the plane takes a bounded amount of memory.
+//! Bodies that never end, answers that nobody reads, patches of ten thousand items: the plane takes a bounded amount of memory.
 
 use std::time::{Duration, Instant};
 
@@ -40,4 +40,9 @@ fn memory_is_bounded_however_bodies_come() {
 #[test]
 fn memory_is_bounded_whatever_clients_ask_for() {
     resident_stays_bounded(&["unread-lists", "unread-small", "endless-line", "endless-answers"]);
+}
+
+#[test]
+fn memory_is_bounded_whatever_is_patched() {
+    resident_stays_bounded(&["strategic-merge", "json-patch-moves", "expressions"]);
 }

@@ -1,12 +1,10 @@
 //! Services: EndpointSlices that know terminating endpoints, and a proxy that loses no request.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use processes::addresses::{Claim, SERVICE_RANGE};
 use serde_json::{Value, json};
+use testkit::load;
 
 use crate::{Up, script, server, until};
 
@@ -90,48 +88,6 @@ fn readiness_that_changes_while_terminating_is_visible() {
     up.wait_for_slice("web", "empty", <[Value]>::is_empty);
 }
 
-/// Sends one request and returns whether it was answered with 200.
-fn request(address: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer.contains(" 200 "))
-    };
-    ask().unwrap_or(false)
-}
-
-/// Sends 200 requests per second while something is done; returns how many there were and how many failed.
-pub(crate) fn under_load(address: SocketAddr, work: impl FnOnce()) -> (usize, usize) {
-    // A quick change must not end before there were requests to lose, also of clients that come after it.
-    const ENOUGH: usize = 100;
-    let (stop, sent, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) || sent.load(Ordering::Relaxed) < ENOUGH {
-                    sent.fetch_add(1, Ordering::Relaxed);
-                    if !request(address) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // 200 requests per second over four clients.
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            });
-        }
-        // Also when the work fails: clients that go on for ever would hide it.
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        stop.store(true, Ordering::Relaxed);
-        if let Err(panic) = done {
-            sent.fetch_max(ENOUGH, Ordering::Relaxed);
-            std::panic::resume_unwind(panic);
-        }
-    });
-    (sent.load(Ordering::Relaxed), failed.load(Ordering::Relaxed))
-}
-
 /// Keeps requests coming while every pod is replaced, one at a time; returns how many there were and how many failed.
 fn roll(arguments: &[&str]) -> (usize, usize) {
     const GENERATIONS: usize = 2;
@@ -148,7 +104,7 @@ fn roll(arguments: &[&str]) -> (usize, usize) {
         up.wait_ready(&format!("web-0-{replica}"));
     }
     up.wait_for_slice("web", "complete", |all| all.iter().filter(|endpoint| conditions(endpoint).0).count() == REPLICAS);
-    under_load(address, || {
+    load::while_done(address, || {
         for generation in 1..=GENERATIONS {
             for replica in 0..REPLICAS {
                 let (new, old) = (format!("web-{generation}-{replica}"), format!("web-{}-{replica}", generation - 1));
@@ -193,7 +149,7 @@ fn services_get_new_addresses_when_another_plane_took_their_range() {
     assert_ne!(before.ip().to_string(), address);
     up.wait_for_slice("web", "ready", |all| all.iter().any(|endpoint| conditions(endpoint).0));
     let address = format!("{address}:8080").parse().unwrap();
-    until("the service answers at its new address", || request(address));
+    until("the service answers at its new address", || load::answers_ok(address));
 
     // What was given once stays, also when the first range is free again.
     drop(taken);

@@ -104,7 +104,7 @@ fn a_rolling_update_of_ten_pods_loses_no_request() {
     let ready = |endpoint: &Value| endpoint["conditions"]["ready"] == true;
     up.wait_for_slice("web", "complete", |all| all.iter().filter(|endpoint| ready(endpoint)).count() == 10);
     let began = std::time::Instant::now();
-    let (sent, failed) = crate::services::under_load(address, || {
+    let (sent, failed) = testkit::load::while_done(address, || {
         let note = json!({"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}});
         assert_eq!(up.call("PATCH", &format!("{DEPLOYMENTS}/web"), &note).0, 200);
         up.wait_for(DEPLOYMENTS, "web", "rolled out", |deployment| {

@@ -184,8 +184,10 @@ impl PodMachine {
     }
 
     fn move_stop_on(&mut self, now: Time, index: usize, out: &mut Vec<Effect>) -> Option<Time> {
-        let may_signal = self.may_signal(index);
         let known = &self.containers[index];
+        // Hardly ever does anything stop, and this is asked with every result of a probe.
+        known.instance()?.stop.as_ref()?;
+        let may_signal = self.may_signal(index);
         let signal = known.spec(&self.pod).lifecycle.as_ref().map(|lifecycle| lifecycle.stop_signal.clone());
         let container = known.name.clone();
         let instance = self.containers[index].instance_mut()?;

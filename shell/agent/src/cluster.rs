@@ -25,8 +25,8 @@ use crate::config::{AgentError, NETWORK_PROBES, OnStop};
 use crate::endpoint::Endpoint;
 use crate::heartbeat::renew;
 use crate::metrics::Metrics;
-use crate::run::{MANAGER, PARTS_END_WITHIN, random_seed};
-use crate::supervisor::{AgentContext, Parts, RuntimeLists, Source, Supervisor, message_channel};
+use crate::run::{MANAGER, random_seed, supervise};
+use crate::supervisor::{AgentContext, Parts, RuntimeLists, Source, message_channel};
 
 /// How long the Lease holds without a renewal.
 const LEASE: Duration = Duration::from_secs(40);
@@ -99,7 +99,6 @@ pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) 
     let writer = Writer::new(config.client.clone(), config.clock.clone(), MANAGER, config.metrics.clone());
     let metrics = Arc::new(Metrics::new());
     let (messages, inbox) = message_channel();
-    let tasks = TaskTracker::new();
     let context = Arc::new(AgentContext {
         client: config.client.clone(),
         writer: writer.clone(),
@@ -108,7 +107,7 @@ pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) 
         messages: messages.clone(),
         processes: None,
         host_ip: String::new(),
-        tasks: tasks.clone(),
+        tasks: TaskTracker::new(),
         halt: CancellationToken::new(),
     });
     let stopped = CancellationToken::new();
@@ -139,16 +138,7 @@ pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) 
         exec_probes: config.max_concurrent_exec_probes,
         rng: Rng::new(random_seed().map_err(AgentError::Random)?),
     };
-    tokio::select! {
-        ended = parts_of_agent.ended() => return Err(AgentError::Ended(ended.to_string())),
-        why = config.informers.failed() => return Err(AgentError::Ended(why)),
-        () = Supervisor::run(parts, stop) => {}
-    }
-    stopped.cancel();
-    parts_of_agent.finish(PARTS_END_WITHIN).await;
-    tasks.close();
-    tasks.wait().await;
-    Ok(())
+    supervise(parts, parts_of_agent, stop, stopped).await
 }
 
 /// Node and namespace.

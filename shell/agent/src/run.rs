@@ -31,7 +31,7 @@ const HOST_IP: &str = "127.0.0.1";
 /// Whom managedFields and events name.
 pub(crate) const MANAGER: &str = "lifesign-agent";
 /// Heartbeat and endpoint end within moments of being told; what has not by then is dropped.
-pub(crate) const PARTS_END_WITHIN: Duration = Duration::from_secs(5);
+const PARTS_END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs an agent until told to stop; what then becomes of the pods is said by [`AgentConfig::on_stop`].
 ///
@@ -67,7 +67,6 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     let mut rng = Rng::new(random_seed().map_err(unusable)?);
     let metrics = Arc::new(Metrics::new());
     let (messages, inbox) = message_channel();
-    let tasks = TaskTracker::new();
     let context = Arc::new(AgentContext {
         client: config.client.clone(),
         writer: writer.clone(),
@@ -82,7 +81,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
             claim: pod_cidr.to_string(),
         }),
         host_ip: HOST_IP.to_owned(),
-        tasks: tasks.clone(),
+        tasks: TaskTracker::new(),
         halt: CancellationToken::new(),
     });
     // Logs and metrics are served, and the node is alive, until the last pod has stopped.
@@ -122,14 +121,25 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         exec_probes: config.max_concurrent_exec_probes,
         rng,
     };
+    supervise(parts, parts_of_agent, stop, stopped).await
+}
+
+/// Runs the supervisor beside the other parts until told to stop, then waits for all of them.
+pub(crate) async fn supervise(
+    parts: Parts,
+    mut others: Tasks<AgentError>,
+    stop: CancellationToken,
+    stopped: CancellationToken,
+) -> Result<(), AgentError> {
+    let (informers, tasks) = (parts.informers.clone(), parts.context.tasks.clone());
     tokio::select! {
         // A node whose heartbeat has ended only looks alive.
-        ended = parts_of_agent.ended() => return Err(AgentError::Ended(ended.to_string())),
-        why = config.informers.failed() => return Err(AgentError::Ended(why)),
+        ended = others.ended() => return Err(AgentError::Ended(ended.to_string())),
+        why = informers.failed() => return Err(AgentError::Ended(why)),
         () = Supervisor::run(parts, stop) => {}
     }
     stopped.cancel();
-    parts_of_agent.finish(PARTS_END_WITHIN).await;
+    others.finish(PARTS_END_WITHIN).await;
     tasks.close();
     tasks.wait().await;
     Ok(())

@@ -2,53 +2,107 @@
 //!
 //! The async workers also serve probes, heartbeats and health. A large request is polled outside of them, and only so many
 //! at once; what is small is not worth the way. So work that takes long, for whatever reason, makes other large requests
-//! wait, and nothing else.
+//! wait, and nothing else. The largest writes have one thread of their own, one after the other: the allocator keeps some of what
+//! was freed for every thread that has ever needed it.
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::ready;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::Semaphore;
 use tokio_util::sync::PollSemaphore;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Work on at most so many bytes stays where it is: it takes less than a millisecond.
 const SMALL_MAX: usize = 16 << 10;
-/// What is written above this has all places to itself: ten thousand items take some ten megabytes each time they are copied,
-/// and they are decoded, merged, judged and compared with who owns them.
+/// What is written above this is worked on by one thread, one at a time: ten thousand items take some ten megabytes each time
+/// they are copied, and they are decoded, merged, judged and compared with who owns them.
 const SHARED_MAX: usize = 128 << 10;
 
 /// Bounds how much work goes on outside of the async workers.
 #[derive(Clone)]
 pub(crate) struct Pool {
     places: Arc<Semaphore>,
-    count: u32,
+    large: Arc<LargeWrites>,
+}
+
+struct LargeWrites {
+    place: Semaphore,
+    thread: OwnThread,
+}
+
+/// A thread for one kind of work, which then never stands before other work in the queue of an async worker. It is started when
+/// there is something to do.
+pub(crate) struct OwnThread {
+    name: &'static str,
+    runtime: OnceLock<Runtime>,
+}
+
+impl OwnThread {
+    pub(crate) fn new(name: &'static str) -> OwnThread {
+        OwnThread { name, runtime: OnceLock::new() }
+    }
+
+    /// Runs work on the thread; it ends when this is dropped.
+    pub(crate) async fn run<F>(&self, work: F) -> F::Output
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        // A runtime of one thread has no workers to keep free; it is for tests, under a clock that stands still.
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return work.await;
+        }
+        let start = || Builder::new_multi_thread().worker_threads(1).thread_name(self.name).enable_all().build();
+        let runtime = self.runtime.get_or_init(|| start().expect("a thread can be started"));
+        match AbortOnDropHandle::new(runtime.spawn(work)).await {
+            Ok(output) => output,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        // Whoever drops this may be an async worker, which must not wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Default for Pool {
     fn default() -> Pool {
         // As many as there are cores: more would only take turns.
-        Pool::new(std::thread::available_parallelism().map_or(2, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)))
+        Pool::new(std::thread::available_parallelism().map_or(2, usize::from))
     }
 }
 
 impl Pool {
-    fn new(count: u32) -> Pool {
-        Pool { places: Arc::new(Semaphore::new(count as usize)), count }
+    fn new(count: usize) -> Pool {
+        let large = LargeWrites { place: Semaphore::new(1), thread: OwnThread::new("large-writes") };
+        Pool { places: Arc::new(Semaphore::new(count)), large: Arc::new(large) }
     }
 
-    /// Runs work on `bytes` bytes, of which `written` come from the client. A place is taken while the work runs, not while it waits for something itself.
-    pub(crate) async fn run<F: Future>(&self, bytes: usize, written: usize, work: F) -> F::Output {
+    /// Runs work on `bytes` bytes, of which `written` come from the client. A place is taken while the work runs, not while it
+    /// waits for something itself.
+    pub(crate) async fn run<F>(&self, bytes: usize, written: usize, work: F) -> F::Output
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
         // A runtime of one thread has no workers to keep free; it is for tests, under a clock that stands still.
         if bytes <= SMALL_MAX || Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return work.await;
         }
+        if written > SHARED_MAX {
+            let _place = self.large.place.acquire().await.expect("the semaphore is never closed");
+            return self.large.thread.run(work).await;
+        }
         let mut places = PollSemaphore::new(Arc::clone(&self.places));
-        let count = if written > SHARED_MAX { self.count } else { 1 };
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
-            let _place = ready!(places.poll_acquire_many(cx, count)).expect("the semaphore is never closed");
+            let _place = ready!(places.poll_acquire(cx)).expect("the semaphore is never closed");
             tokio::task::block_in_place(|| work.as_mut().poll(cx))
         })
         .await
@@ -84,7 +138,7 @@ mod tests {
         assert_eq!((has_begun.recv_timeout(patience), has_begun.recv_timeout(patience)), (Ok("long"), Ok("long")));
         // The only worker answers small requests, and a third large one waits.
         let (third, waiting) = (pool.clone(), began.clone());
-        runtime.spawn(async move { third.run(SMALL_MAX + 1, 0, async { waiting.send("third").unwrap() }).await });
+        runtime.spawn(async move { third.run(SMALL_MAX + 1, 0, async move { waiting.send("third").unwrap() }).await });
         let small = runtime.block_on(runtime.spawn(async move { pool.run(1, 0, async { 7 }).await })).unwrap();
         assert_eq!(small, 7);
         assert!(has_begun.try_recv().is_err(), "no more than two large ones at once");
@@ -100,7 +154,7 @@ mod tests {
         let work = |written: usize| {
             let (pool, at_once, most) = (pool.clone(), Arc::clone(&at_once), Arc::clone(&most));
             tokio::spawn(async move {
-                let work = async {
+                let work = async move {
                     most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(1));
                     at_once.fetch_sub(1, Ordering::SeqCst);

@@ -17,12 +17,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{PeerIdentity, certificate_identity};
 use crate::connections::{Caps, Connection, Connections};
 use crate::fair::Fair;
+use crate::pool::OwnThread;
 use crate::renewal::ShownCertificate;
 use crate::reply;
 use crate::server::Server;
@@ -107,6 +109,8 @@ impl Warnings {
 
 /// Serves until told to stop, then lets open requests finish.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, stop: CancellationToken) {
+    // Hundreds of strangers at once must not make a probe wait for their cryptography.
+    let handshakes = Arc::new(OwnThread::new("tls-handshakes"));
     let acceptor = TlsAcceptor::from(tls);
     let tasks = TaskTracker::new();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -129,7 +133,12 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
         };
         match connections.enter(peer.ip().to_canonical()) {
             Some(place) => {
-                tasks.spawn(connection(server.clone(), acceptor.clone(), stream, peer, place, stop.clone()));
+                // Small answers must not wait for more to come.
+                let _ = stream.set_nodelay(true);
+                let stream = Fair::new(stream);
+                let (acceptor, handshakes) = (acceptor.clone(), Arc::clone(&handshakes));
+                let handshake = async move { handshakes.run(acceptor.accept(stream)).await };
+                tasks.spawn(connection(server.clone(), handshake, peer, place, stop.clone()));
             }
             None => {
                 if let Some(unsaid) = warnings.admit() {
@@ -152,15 +161,12 @@ fn header_bytes<B>(request: &Request<B>) -> usize {
 
 async fn connection(
     server: Server,
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
+    handshake: impl Future<Output = std::io::Result<TlsStream<Fair<TcpStream>>>>,
     peer: SocketAddr,
     place: Connection,
     stop: CancellationToken,
 ) {
-    // Small answers must not wait for more to come.
-    let _ = stream.set_nodelay(true);
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Fair::new(stream)));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
     let stream = tokio::select! {
         () = place.leave.cancelled() => return,
         done = handshake => match done {

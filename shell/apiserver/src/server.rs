@@ -257,17 +257,19 @@ impl Server {
         let (encoding, form) = if free_form { (Encoding::Json, Form::Whole) } else { negotiate::negotiate(accept, discovery)? };
         let mut call =
             Call { method: parts.method, parameters, headers: parts.headers, body: Bytes::new(), identity, encoding, form };
-        let mut reply = match &route {
+        let (server, method) = (self.clone(), call.method.clone());
+        let mut reply = match route {
             Route::Resource(target) => {
-                let asked = handlers::admit(self, target, &call)?;
+                let asked = handlers::admit(self, &target, &call)?;
                 if intake::has_body(&call.method) {
                     call.body = intake::read(body, &call.headers, &mut permit).await?;
                     permit.charge(call.body.len() * (BODY_FACTOR - 1))?;
                 }
-                let size = asked.size(self, target, &call);
-                self.0.pool.run(size, call.body.len(), handlers::resource(self, &asked, target, &call)).await?
+                let (size, written) = (asked.size(self, &target, &call), call.body.len());
+                let work = async move { handlers::resource(&server, &asked, &target, &call).await };
+                self.0.pool.run(size, written, work).await?
             }
-            route => self.0.pool.run(usize::MAX, 0, async { self.document(route, &call) }).await?,
+            route => self.0.pool.run(usize::MAX, 0, async move { server.document(&route, &call) }).await?,
         };
         let kept = reply.extensions_mut().remove::<Kept>();
         if kept == Some(Kept::LongRunning) {
@@ -278,7 +280,7 @@ impl Server {
             let bytes = http_body::Body::size_hint(reply.body()).lower();
             let charged = permit.charge(usize::try_from(bytes).unwrap_or(usize::MAX));
             // What was written was written, and the client must hear of it.
-            if matches!(call.method, Method::GET | Method::HEAD) {
+            if matches!(method, Method::GET | Method::HEAD) {
                 charged?;
             }
         }

@@ -45,13 +45,10 @@ fn facts<T: api::Kind + DeserializeOwned + Send + Sync + 'static>(
     watched: Watched,
     wrap: fn(Arc<T>) -> Object,
 ) -> BoxStream<'static, Input> {
-    let input = move |seen| {
-        std::future::ready(match seen {
-            WatchEvent::ListBegins => None,
-            WatchEvent::Applied(object) => Some(Input::Applied(wrap(object.view))),
-            WatchEvent::Deleted(object) => Some(Input::Deleted(wrap(object.view))),
-            WatchEvent::Synced => Some(Input::Synced(watched)),
-        })
+    let input = move |seen: WatchEvent<T>| {
+        let applied = |object| Input::Applied(wrap(object));
+        let deleted = |object| Input::Deleted(wrap(object));
+        std::future::ready(seen.input(applied, deleted, || Some(Input::Synced(watched))))
     };
     informers.follow::<T>().filter_map(input).boxed()
 }

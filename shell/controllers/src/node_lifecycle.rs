@@ -86,15 +86,14 @@ fn input_of<T>(
     applied: impl Fn(Arc<T>) -> Input,
     deleted: impl Fn(&T) -> Input,
 ) -> std::future::Ready<Option<Input>> {
-    std::future::ready(match seen {
-        WatchEvent::ListBegins => None,
-        WatchEvent::Synced => {
+    std::future::ready(seen.input(
+        applied,
+        |object| deleted(&object),
+        || {
             synced.0.store(true, std::sync::atomic::Ordering::Relaxed);
             None
-        }
-        WatchEvent::Applied(object) => Some(applied(object.view)),
-        WatchEvent::Deleted(object) => Some(deleted(&object.view)),
-    })
+        },
+    ))
 }
 
 /// Returns the grace that the latency profile asks for. One that is gone says nothing: the planner goes on from what is used.

@@ -1,9 +1,11 @@
 //! The scheduler of a small plane: watches into [`pods::scheduler::Scheduler`], its writes out, their answers back.
 
+use std::sync::Arc;
+
 use api::{Node, Pod};
 use futures::StreamExt;
 use pods::scheduler::{Effect, Input, Scheduler};
-use runtime::{Answers, Shell, WatchEvent};
+use runtime::{Answers, Shell};
 
 use crate::context::Context;
 
@@ -12,22 +14,13 @@ pub use pods::scheduler::{FAILED_SCHEDULING, SCHEDULED, SCHEDULER_NAME};
 /// Runs the scheduler until told to stop.
 pub async fn run(context: Context) {
     let nodes = context.informers.follow::<Node>().filter_map(|seen| {
-        std::future::ready(match seen {
-            WatchEvent::ListBegins => None,
-            WatchEvent::Synced => Some(Input::NodesSynced),
-            WatchEvent::Applied(node) => Some(Input::Node(node.view)),
-            WatchEvent::Deleted(node) => Some(Input::NodeDeleted(node.metadata.name.clone())),
-        })
+        let deleted = |node: Arc<Node>| Input::NodeDeleted(node.metadata.name.clone());
+        std::future::ready(seen.input(Input::Node, deleted, || Some(Input::NodesSynced)))
     });
     let pods = context.informers.follow::<Pod>().filter_map(|seen| {
-        std::future::ready(match seen {
-            WatchEvent::ListBegins => None,
-            WatchEvent::Synced => Some(Input::PodsSynced),
-            WatchEvent::Applied(pod) => Some(Input::Pod(pod.view)),
-            WatchEvent::Deleted(pod) => {
-                Some(Input::PodDeleted { namespace: pod.metadata.namespace.clone(), name: pod.metadata.name.clone() })
-            }
-        })
+        let deleted =
+            |pod: Arc<Pod>| Input::PodDeleted { namespace: pod.metadata.namespace.clone(), name: pod.metadata.name.clone() };
+        std::future::ready(seen.input(Input::Pod, deleted, || Some(Input::PodsSynced)))
     });
     let (clock, stop) = (context.clock.clone(), context.stop.clone());
     let facts = futures::stream::select(nodes, pods);

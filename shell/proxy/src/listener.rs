@@ -147,7 +147,7 @@ impl Acceptor {
     async fn bind(&mut self, backends: &mut watch::Receiver<Arc<Backends>>) -> Option<TcpListener> {
         let (mut failures, mut reported) = (0, false);
         loop {
-            let error = match TcpListener::bind(self.address).await {
+            let error = match runtime::listen(self.address) {
                 Ok(listener) => {
                     self.annotate(None);
                     return Some(listener);
@@ -156,7 +156,7 @@ impl Acceptor {
             };
             let elsewhere = moved(self.address).filter(|_| error.kind() == std::io::ErrorKind::PermissionDenied);
             if let Some(elsewhere) = elsewhere
-                && let Ok(listener) = TcpListener::bind(elsewhere).await
+                && let Ok(listener) = runtime::listen(elsewhere)
             {
                 self.tell_moved(elsewhere);
                 return Some(listener);

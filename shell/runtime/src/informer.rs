@@ -46,6 +46,23 @@ pub enum WatchEvent<T> {
     Synced,
 }
 
+impl<T> WatchEvent<T> {
+    /// Returns what this is to a machine that takes objects as they come; `None`: nothing.
+    pub fn input<I>(
+        self,
+        applied: impl FnOnce(Arc<T>) -> I,
+        deleted: impl FnOnce(Arc<T>) -> I,
+        synced: impl FnOnce() -> Option<I>,
+    ) -> Option<I> {
+        match self {
+            WatchEvent::ListBegins => None,
+            WatchEvent::Applied(object) => Some(applied(object.view)),
+            WatchEvent::Deleted(object) => Some(deleted(object.view)),
+            WatchEvent::Synced => synced(),
+        }
+    }
+}
+
 /// What to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope {

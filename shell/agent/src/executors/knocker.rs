@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use machine::Time;
-use probe::knocks::PATIENCE;
+use probe::knocks::{PATIENCE, interval};
 use probe::{Knock, Knocks};
 use prometheus_client::metrics::counter::Counter;
 use runtime::Clock;
@@ -19,6 +20,10 @@ use super::socket::{Connecting, Socket};
 
 /// Knocks that are carried out before others on this thread get a turn.
 const BATCH: usize = 32;
+/// A wake-up costs more than a knock: knocks that are due within so much of the interval share one.
+const SHARED_PART: u32 = 10;
+/// No knock waits longer than this for others.
+const SHARED_MAX: Duration = Duration::from_millis(5);
 
 /// How knocks ended, for `lifesign_probe_knocks_total`.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +62,8 @@ pub struct Knocker<Key> {
     open: BTreeMap<Key, Open>,
     /// Unconnected sockets, of IPv4 and of IPv6, for the next knock.
     spare: [Option<Socket>; 2],
+    /// Not before this are others knocked at.
+    pause_until: Time,
     counters: KnockCounters,
 }
 
@@ -77,7 +84,8 @@ impl<Key: Clone + Ord> Knocker<Key> {
     /// Returns one that knocks at nobody.
     pub fn new(clock: Clock, counters: KnockCounters) -> Knocker<Key> {
         let (targets, open) = (BTreeMap::new(), BTreeMap::new());
-        Knocker { clock, knocks: Knocks::default(), targets, open, spare: [None, None], counters }
+        let pause_until = Time::from_micros(i64::MIN);
+        Knocker { clock, knocks: Knocks::default(), targets, open, spare: [None, None], pause_until, counters }
     }
 
     /// Begins to knock, as a worker has asked for.
@@ -108,16 +116,21 @@ impl<Key: Clone + Ord> Knocker<Key> {
     /// [`Knock`], how many were refused, and what came of the last one. May be dropped and called again.
     pub async fn next(&mut self) -> (Key, u32, u64, Knocked) {
         loop {
-            for _ in 0..BATCH {
-                let now = self.clock.now();
-                let Some(key) = self.knocks.next(now) else { break };
-                if let Some(ended) = self.knock(now, &key) {
-                    return self.end(key, ended);
+            if self.pause_until <= self.clock.now() {
+                for _ in 0..BATCH {
+                    let now = self.clock.now();
+                    let Some(key) = self.knocks.next(now) else { break };
+                    if let Some(ended) = self.knock(now, &key) {
+                        return self.end(key, ended);
+                    }
                 }
-            }
-            if self.knocks.deadline().is_some_and(|at| at <= self.clock.now()) {
-                tokio::task::yield_now().await;
-                continue;
+                let now = self.clock.now();
+                if self.knocks.deadline().is_some_and(|at| at <= now) {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                let share = interval(self.knocks.len(), Duration::ZERO) / SHARED_PART;
+                self.pause_until = now + share.min(SHARED_MAX);
             }
             let (clock, deadline) = (self.clock.clone(), self.deadline());
             let decided = tokio::select! {
@@ -133,7 +146,7 @@ impl<Key: Clone + Ord> Knocker<Key> {
 
     fn deadline(&self) -> Option<Time> {
         let patience = self.open.values().map(|open| open.until).min();
-        [self.knocks.deadline(), patience].into_iter().flatten().min()
+        [self.knocks.deadline().map(|at| at.max(self.pause_until)), patience].into_iter().flatten().min()
     }
 
     fn end(&mut self, key: Key, ended: Knocked) -> (Key, u32, u64, Knocked) {
