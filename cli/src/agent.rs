@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::{AgentTls, FreshClient, OnStop};
+use agent::{AgentReady, AgentTls, FreshClient, OnStop};
 use clap::Args;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
+use crate::logging::LogArgs;
 use crate::up::NodeArgs;
-use crate::{block_on, signals, start_logging};
+use crate::{block_on, signals};
 
 /// Run the node agent
 ///
@@ -52,11 +53,13 @@ pub(crate) struct AgentArgs {
     /// Leave the pods running when the agent stops, for the next one to adopt
     #[arg(long)]
     leave_pods: bool,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl AgentArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        start_logging();
+        self.log.start("info");
         block_on(self.agent())
     }
 
@@ -67,12 +70,13 @@ impl AgentArgs {
         if self.cluster {
             return self.in_cluster(Client::try_from(config).map_err(Failure::usage)?, stop).await;
         }
+        let address = config.cluster_url.to_string();
         let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
         let client = Client::try_from(config.clone()).map_err(Failure::usage)?;
         // A heartbeat without an answer is tried again over a connection of its own.
         let (spare, fallback) = (config, client.clone());
         let fresh: FreshClient = Arc::new(move || Client::try_from(spare.clone()).unwrap_or_else(|_| fallback.clone()));
-        refuse_foreign(&client).await?;
+        refuse_foreign(&client, &address).await?;
         let data_dir = match self.data_dir {
             Some(data_dir) => data_dir,
             None => crate::config::default_data_dir()?.join(self.node.name()?),
@@ -81,7 +85,20 @@ impl AgentArgs {
         config.fresh_client = Some(fresh);
         config.on_stop = if self.leave_pods { OnStop::Leave } else { OnStop::Drain };
         config.tls = AgentTls { client_ca: authority, certificate: None };
-        agent::run(config, stop).await.map_err(failed)
+        let node = self.node.name()?;
+        let (on_ready, ready) = tokio::sync::oneshot::channel();
+        config.on_ready = Some(on_ready);
+        let say_ready = async {
+            if let Ok(AgentReady { address, pod_cidr }) = ready.await {
+                crate::apiserver::say_ready(&format!("node/{node}"));
+                eprintln!("pods of node {node} get addresses of {pod_cidr}; metrics and logs on https://{address}");
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            ended = agent::run(config, stop) => ended.map_err(failed),
+            () = say_ready => Ok(()),
+        }
     }
 
     async fn in_cluster(self, client: Client, stop: CancellationToken) -> Result<(), Failure> {
@@ -109,8 +126,8 @@ fn failed(error: agent::AgentError) -> Failure {
 }
 
 /// An agent that runs pods as processes joins only a Lifesign API: on a real cluster its pods would not be containers.
-async fn refuse_foreign(client: &Client) -> Result<(), Failure> {
-    match api_version(client).await? {
+async fn refuse_foreign(client: &Client, address: &str) -> Result<(), Failure> {
+    match api_version(client, address).await? {
         version if version.contains(OWN_VERSION) => Ok(()),
         version => Err(Failure::no(format!(
             "this is a Kubernetes {version} cluster; without --cluster the agent runs pods as processes and joins only a Lifesign API"

@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{DataDir, server_file};
 use crate::error::Failure;
-use crate::{block_on, signals, start_logging};
+use crate::logging::LogArgs;
+use crate::{block_on, signals};
 
 /// Run the embedded Kubernetes API server
 ///
@@ -26,6 +27,8 @@ use crate::{block_on, signals, start_logging};
 pub(crate) struct ApiserverArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// What every command that runs the API server takes.
@@ -73,8 +76,13 @@ impl ServerArgs {
         })
         .map_err(store_failure)?;
         let listener = runtime::listen(self.listen).map_err(|error| {
-            Failure::usage(format!("cannot listen on {}: {error}", self.listen))
-                .hint("choose another with --listen, port 0 picks a free one")
+            let hint = match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "another plane may be running there; choose another with --listen, port 0 picks a free one"
+                }
+                _ => "choose another with --listen, port 0 picks a free one",
+            };
+            Failure::usage(format!("cannot listen on {}: {error}", self.listen)).hint(hint)
         })?;
         let address = listener.local_addr().map_err(Failure::bug)?;
         let url = format!("https://{}", reachable(address));
@@ -133,7 +141,7 @@ pub(crate) fn say_ready(url: &str) {
 
 impl ApiserverArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        start_logging();
+        self.log.start("info");
         block_on(async {
             let stop = signals::stop_on_signal()?;
             let listening = self.server.open(Clock::system(), Settings::default()).await?;

@@ -89,11 +89,30 @@ fn named(mut config: Config, who: &'static str) -> Config {
     config
 }
 
-/// Returns which Kubernetes an API is.
-pub(crate) async fn api_version(client: &Client) -> Result<String, Failure> {
-    let version = client.apiserver_version().await.map_err(|error| {
-        Failure::unreachable(format!("the API cannot be reached: {error}"))
-            .hint("is the plane running, and is this its kubeconfig?")
-    })?;
-    Ok(version.git_version)
+/// Says that nobody answers at an address.
+pub(crate) fn unreachable(address: &str, why: &dyn std::fmt::Display) -> Failure {
+    let address = address.trim_end_matches('/');
+    let why = why.to_string();
+    // The words of the client library repeat themselves and say least at the front.
+    let why = match why.rsplit_once("tcp connect error: ") {
+        Some((_, last)) => last.to_owned(),
+        None => why,
+    };
+    let hint = if why.contains("refused") {
+        "is the plane running? `lifesign up` starts one; another kubeconfig is named with --kubeconfig"
+    } else if why.contains("certificate") {
+        "this kubeconfig is of another plane or an older one: `lifesign kubeconfig` prints the current one"
+    } else {
+        "is the plane running, and is this its kubeconfig?"
+    };
+    Failure::unreachable(format!("{address} cannot be reached: {why}")).hint(hint)
+}
+
+/// Returns which Kubernetes an API is; `address` is where, for people.
+pub(crate) async fn api_version(client: &Client, address: &str) -> Result<String, Failure> {
+    match client.apiserver_version().await {
+        Ok(version) => Ok(version.git_version),
+        Err(kube::Error::Api(status)) => Err(Failure::no(format!("{address} refuses: {}", status.message))),
+        Err(error) => Err(unreachable(address, &runtime::chain(&error))),
+    }
 }

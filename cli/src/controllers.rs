@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
+use crate::logging::LogArgs;
 use crate::metrics::{Ready, Serving};
 use crate::profile::RolloutArgs;
-use crate::{block_on, signals, start_logging};
+use crate::{block_on, signals};
 use webhook::Webhook;
 
 /// Run the controllers against an API
@@ -63,6 +64,8 @@ pub(crate) struct ControllersArgs {
     /// The name of the lease of the leader
     #[arg(long, value_name = "NAME", default_value = "lifesign-controllers")]
     leader_elect_resource_name: String,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// How EndpointSlices are written.
@@ -94,7 +97,7 @@ impl SliceArgs {
 
 impl ControllersArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        start_logging();
+        self.log.start("info");
         block_on(self.controllers())
     }
 
@@ -103,8 +106,9 @@ impl ControllersArgs {
         let slices = self.slices.config(&self.feature_gates)?;
         let hint = "print one with `lifesign kubeconfig --role controllers`";
         let config = connect(self.kubeconfig.as_deref(), "lifesign-controllers", hint).await?;
+        let address = config.cluster_url.to_string();
         let client = Client::try_from(config).map_err(Failure::usage)?;
-        let version = api_version(&client).await?;
+        let version = api_version(&client, &address).await?;
         let own = version.contains(OWN_VERSION);
         let clock = crate::config::clock();
         let slices = if self.endpointslice_controller.unwrap_or(own) {

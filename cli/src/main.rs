@@ -7,10 +7,13 @@ mod completions;
 mod config;
 mod connect;
 mod controllers;
+mod demo;
 mod error;
 mod explain;
 mod install;
 mod kubeconfig;
+mod logging;
+mod man;
 mod manifests;
 mod metrics;
 mod output;
@@ -27,7 +30,7 @@ mod why;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::Failure;
 
@@ -45,6 +48,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(up::UpArgs),
+    Demo(demo::DemoArgs),
     Install(install::InstallArgs),
     Controllers(controllers::ControllersArgs),
     Agent(agent::AgentArgs),
@@ -59,13 +63,15 @@ enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Kubeconfig(kubeconfig::KubeconfigArgs),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 fn main() -> ExitCode {
     // clap prints usage errors itself and exits with 2.
-    let cli = Cli::parse();
+    let cli = parse();
     let outcome = match cli.command {
         Command::Up(args) => args.run(),
+        Command::Demo(args) => args.run(),
         Command::Install(args) => args.run(),
         Command::Controllers(args) => args.run(),
         Command::Agent(args) => args.run(),
@@ -79,11 +85,23 @@ fn main() -> ExitCode {
         Command::Apiserver(args) => args.run(),
         Command::Kubeconfig(args) => args.run(),
         Command::Completions(args) => args.run(),
+        Command::Man(args) => args.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Reads the command line. Run as `kubectl lifesign`, by the name kubectl-lifesign, help says so.
+fn parse() -> Cli {
+    let program = std::env::args_os().next().map(std::path::PathBuf::from);
+    let is_plugin = program.as_deref().and_then(std::path::Path::file_stem).is_some_and(|name| name == "kubectl-lifesign");
+    if !is_plugin {
+        return Cli::parse();
+    }
+    let matches = Cli::command().bin_name("kubectl lifesign").get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// Raises how many files this process may open as far as it may: probes, pods, agents and clients each take some, and
@@ -107,18 +125,6 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
         .build()
         .map_err(|error| Failure::bug(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(work)
-}
-
-/// Sends logs to stderr: `LIFESIGN_LOG` chooses what, for example `debug` or `apiserver=trace`.
-fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("LIFESIGN_LOG").unwrap_or_else(|_| "info".into());
-    // A second call (tests in one process) keeps the first subscriber.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
-        .try_init();
 }
 
 #[cfg(test)]

@@ -165,8 +165,9 @@ fn yaml_1_2() -> serde_saphyr::Options {
     serde_saphyr::options! { strict_booleans: true }
 }
 
-/// Creates an object, or changes the one that is there into it; returns `created`, `configured` or `unchanged`.
-pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'static str, Failure> {
+/// Creates an object, or changes the one that is there into it; returns `created`, `configured` or `unchanged`, and what is warned
+/// about.
+pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<(&'static str, Vec<String>), Failure> {
     let object = &manifest.object;
     let (version, kind) = (api::json::text(object, &["apiVersion"]), api::json::text(object, &["kind"]));
     let name = api::json::text(object, &["metadata", "name"]);
@@ -188,22 +189,16 @@ pub(crate) async fn apply(client: &Client, manifest: &Manifest) -> Result<&'stat
     let place = format!("{collection}/{name}");
     match requests::get_opt::<Value>(client, &place, TIMEOUT).await.map_err(bad)? {
         None => {
-            runtime::request(
-                client,
-                http::Method::POST,
-                &format!("{collection}?fieldManager=lifesign-up&fieldValidation=Strict"),
-                object,
-            )
-            .await
-            .map_err(bad)?;
-            Ok("created")
+            let place = format!("{collection}?fieldManager=lifesign-up&fieldValidation=Strict");
+            let sent = requests::request_with_warnings(client, http::Method::POST, &place, object).await;
+            Ok(("created", sent.map_err(bad)?.1))
         }
         Some(before) => {
-            let after = runtime::request(client, http::Method::PATCH, &format!("{place}?fieldManager=lifesign-up"), object)
-                .await
-                .map_err(bad)?;
+            let place = format!("{place}?fieldManager=lifesign-up");
+            let sent = requests::request_with_warnings(client, http::Method::PATCH, &place, object).await;
+            let (after, warnings) = sent.map_err(bad)?;
             let revision = |object: &Value| api::json::text(object, &["metadata", "resourceVersion"]).to_owned();
-            Ok(if revision(&before) == revision(&after) { "unchanged" } else { "configured" })
+            Ok((if revision(&before) == revision(&after) { "unchanged" } else { "configured" }, warnings))
         }
     }
 }

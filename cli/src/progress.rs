@@ -1,70 +1,94 @@
-//! What happens on a plane, told in plain lines: pods that start, become ready, fail, go.
+//! What happens on a plane, in plain lines on stderr: pods that start, become ready, fail, go; and what is warned about.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+mod lines;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::Pod;
-use machine::Time;
-use runtime::{Clock, Informers, WatchEvent};
+use api::meta::{Kind, ObjectMeta, Scope as KindScope};
+use kube::Client;
+use runtime::{Clock, Informers, Scope, WatchEvent};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-/// What was last said of a pod, and since when it is known.
-struct KnownPod {
-    state: String,
-    since: Time,
-}
+use lines::Lines;
 
-/// Tells on stderr what becomes of pods, until told to stop.
-pub(crate) async fn watch(informers: Informers, clock: Clock, stop: CancellationToken) {
-    let mut pods = informers.follow::<Pod>();
-    let mut known: BTreeMap<String, KnownPod> = BTreeMap::new();
-    loop {
-        let seen = tokio::select! {
-            () = stop.cancelled() => return,
-            seen = pods.next() => seen,
-        };
-        let now = clock.now();
-        match seen {
-            WatchEvent::ListBegins | WatchEvent::Synced => {}
-            WatchEvent::Deleted(pod) => {
-                if known.remove(&pod.view.metadata.key()).is_some() {
-                    eprintln!("pod {}: gone", pod.view.metadata.key());
-                }
-            }
-            WatchEvent::Applied(pod) => {
-                let state = state(&pod.view);
-                let key = pod.view.metadata.key();
-                let entry = known.entry(key.clone()).or_insert(KnownPod { state: String::new(), since: now });
-                if entry.state != state {
-                    eprintln!("pod {key}: {state} ({} after it appeared)", span(now.since(entry.since)));
-                    entry.state = state;
-                }
-            }
+/// The lines of a plane; clones share what is known.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(Arc<Mutex<Lines>>);
+
+impl Progress {
+    fn lines(&self) -> std::sync::MutexGuard<'_, Lines> {
+        // Lines are whole after every call; who panicked elsewhere changes nothing about them.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says from now on nothing that is only a consequence of stopping; returns how many pods run.
+    pub(crate) fn stopping(&self) -> usize {
+        let mut lines = self.lines();
+        lines.stop();
+        lines.running().count()
+    }
+
+    /// Returns the pods that run, as they are named in lines.
+    pub(crate) fn running(&self) -> Vec<String> {
+        self.lines().running().map(str::to_owned).collect()
+    }
+
+    /// Tells what becomes of pods, and what is warned about, until told to stop.
+    pub(crate) async fn watch(self, informers: Informers, client: Client, clock: Clock, stop: CancellationToken) {
+        let mut pods = informers.follow::<Pod>();
+        let mut warnings = runtime::watch::<Warning>(&client, Scope::fields("type=Warning".to_owned()));
+        // Those of the last time are not news.
+        let mut is_news = false;
+        loop {
+            let deadline = self.lines().deadline();
+            let printed: Vec<String> = tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock.sleep_until(deadline) => self.lines().due(clock.now()),
+                seen = pods.next() => match seen {
+                    WatchEvent::ListBegins | WatchEvent::Synced => Vec::new(),
+                    WatchEvent::Deleted(pod) => self.lines().gone(&pod.view).into_iter().collect(),
+                    WatchEvent::Applied(pod) => self.lines().pod(clock.now(), &pod.view).into_iter().collect(),
+                },
+                seen = warnings.next() => match seen {
+                    WatchEvent::Synced => {
+                        is_news = true;
+                        Vec::new()
+                    }
+                    WatchEvent::Applied(event) if is_news => {
+                        let Warning { involved_object, reason, message, .. } = &*event.view;
+                        self.lines().warning(clock.now(), involved_object, reason, message).into_iter().collect()
+                    }
+                    WatchEvent::ListBegins | WatchEvent::Applied(_) | WatchEvent::Deleted(_) => Vec::new(),
+                },
+            };
+            printed.iter().for_each(|line| eprintln!("{line}"));
         }
     }
 }
 
-/// Returns what a person wants to know of a pod, in a few words.
-fn state(pod: &Pod) -> String {
-    if pod.metadata.deleting() {
-        return "terminating".to_owned();
-    }
-    let waiting = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses).find_map(|status| {
-        let waiting = status.state.waiting.as_ref()?;
-        let quiet = matches!(waiting.reason.as_str(), "" | "ContainerCreating" | "PodInitializing");
-        (!quiet).then(|| format!("{} {}", waiting.reason, waiting.message).trim().to_owned())
-    });
-    if let Some(waiting) = waiting {
-        return waiting;
-    }
-    match pod.status.phase.as_str() {
-        "Running" if pod.condition_true("Ready") => "ready".to_owned(),
-        "Running" => "running, not ready".to_owned(),
-        "" => "pending".to_owned(),
-        phase => phase.to_lowercase(),
-    }
+/// The part of an Event that a line is made of.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Warning {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    involved_object: api::ObjectReference,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
 }
 
-fn span(span: Duration) -> String {
-    if span < Duration::from_secs(10) { format!("{:.2} s", span.as_secs_f64()) } else { format!("{:.0} s", span.as_secs_f64()) }
+impl Kind for Warning {
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Event";
+    const PLURAL: &'static str = "events";
+    const SCOPE: KindScope = KindScope::Namespaced;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 }

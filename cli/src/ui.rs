@@ -15,7 +15,8 @@ use why::{Query, Reply, Resource, Target};
 use crate::ask::{Asker, client, examine};
 use crate::connect::ConnectArgs;
 use crate::error::Failure;
-use crate::{block_on, signals, start_logging};
+use crate::logging::LogArgs;
+use crate::{block_on, signals};
 
 /// Show what happens on a cluster as a live page
 ///
@@ -34,7 +35,7 @@ pub(crate) struct UiArgs {
 
 impl UiArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        start_logging();
+        LogArgs::from_environment().start("warn");
         block_on(async {
             let stop = signals::stop_on_signal()?;
             let (config, source) = self.connect.config(concat!("lifesign-ui/", env!("CARGO_PKG_VERSION"))).await?;

@@ -28,10 +28,12 @@ use crate::ask::Asker;
 use crate::config::read_kubeconfig;
 use crate::controllers::SliceArgs;
 use crate::error::Failure;
+use crate::logging::LogArgs;
 use crate::manifests::{self, Manifest};
 use crate::parts::Parts;
 use crate::profile::RolloutArgs;
-use crate::{block_on, progress, signals, start_logging, ui};
+use crate::progress::Progress;
+use crate::{block_on, signals, ui};
 
 /// How long the other parts get to stop after the agent has drained.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +65,8 @@ pub(crate) struct UpArgs {
     /// Serve no live page
     #[arg(long)]
     no_ui: bool,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// What every command that runs an agent takes.
@@ -179,7 +183,7 @@ impl NodeArgs {
 
 impl UpArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        start_logging();
+        self.log.start("warn");
         // Unreadable manifests are found before anything is started.
         let manifests = manifests::read(&self.filenames)?;
         self.slices.config(&self.server.feature_gates)?;
@@ -187,13 +191,16 @@ impl UpArgs {
     }
 
     async fn plane(self, manifests: Vec<Manifest>) -> Result<(), Failure> {
-        let stop = signals::stop_on_signal()?;
+        let progress = Progress::default();
+        let (first, second) = (progress.clone(), progress.clone());
+        let stop = signals::stop_and_say(move || stopping(first.stopping()), move || still_running(&second.running()))?;
         let clock = crate::config::clock();
         let data_dir = self.server.data_dir.claim()?;
         let services = ServiceRange::claim(&data_dir, self.service_cluster_ip_range)?;
         let mut registry = Registry::default();
         let metrics = controllers::Metrics::register(&mut registry);
         let api_metrics = metrics.api.clone();
+        let proxy_metrics = proxy::Metrics::register(&mut registry);
         let further_metrics = Some(Arc::new(registry));
         let settings = Settings { service_cidr: services.claim.cidr().parts(), further_metrics, ..Settings::default() };
         let tolerations = Arc::clone(&settings.tolerations);
@@ -211,12 +218,13 @@ impl UpArgs {
         let parts_stop = CancellationToken::new();
         // One process, one informer for each kind.
         let informers = Informers::whole::<api::Pod>(client(&server, "lifesign-informers"), api_metrics.clone());
-        let progress = progress::watch(informers.clone(), clock.clone(), parts_stop.clone()).map(Ok);
+        let warnings = client(&server, "lifesign-progress");
+        let progress = progress.watch(informers.clone(), warnings, clock.clone(), parts_stop.clone()).map(Ok);
         parts.start("progress", parts_stop.clone(), Some(STOP_TIMEOUT), progress);
         let drains = Drains::default();
         let connections = Connections::default();
-        let proxy =
-            self.proxy(&server, &clock, (&informers, &api_metrics), drains.clone(), connections.clone(), parts_stop.clone())?;
+        let metrics_of_proxy = (&informers, &api_metrics, proxy_metrics);
+        let proxy = self.proxy(&server, &clock, metrics_of_proxy, drains.clone(), connections.clone(), parts_stop.clone())?;
         let proxy = proxy.map(Ok);
         parts.start("service-proxy", parts_stop.clone(), Some(STOP_TIMEOUT), proxy);
         let in_use: TolerationsInUse = Arc::new(move || tolerations.get());
@@ -236,18 +244,21 @@ impl UpArgs {
         let agent = agent::run(agent, agent_stop.clone()).map_err(|error| Failure::usage(chain(&error)));
         parts.start("agent", agent_stop, None, agent);
 
-        parts
+        let node = self.node.name()?;
+        let ended = parts
             .run(&stop, async {
                 // An agent that cannot start ends, and says why; the sender is gone then.
                 if ready.await.is_ok() {
                     say_ready(&url);
-                    if let Some(page_url) = page_url {
-                        eprintln!("page {page_url}");
-                    }
+                    eprint!("{}", banner(&node, &data_dir.join("kubeconfig"), page_url.as_deref()));
                     apply_all(&admin, &manifests).await;
                 }
             })
-            .await
+            .await;
+        if ended.is_ok() {
+            eprintln!("stopped; all objects are kept, and the next `lifesign up` goes on with them");
+        }
+        ended
     }
 
     /// Returns what the controllers are told: everything that a plane of its own needs.
@@ -282,7 +293,7 @@ impl UpArgs {
         &self,
         server: &Server,
         clock: &Clock,
-        (informers, metrics): (&Informers, &runtime::Metrics),
+        (informers, metrics, proxy_metrics): (&Informers, &runtime::Metrics, proxy::Metrics),
         drains: Drains,
         connections: Connections,
         stop: CancellationToken,
@@ -290,7 +301,8 @@ impl UpArgs {
         let (client, node) = (client(server, "lifesign-proxy"), self.node.name()?);
         let writer = Writer::new(client, clock.clone(), "lifesign-service-proxy", metrics.clone());
         let events = EventWriter::start(writer.clone(), clock.clone(), "service-proxy", &node);
-        Ok(proxy::run(writer, informers.clone(), node, events, drains, connections, stop))
+        let measured = proxy::Measured { connections, metrics: proxy_metrics, clock: clock.clone() };
+        Ok(proxy::run(writer, informers.clone(), node, events, drains, measured, stop))
     }
 
     /// Returns the live page, if there is to be one: it listens, and shows what the informers of the process see.
@@ -340,6 +352,32 @@ impl UpArgs {
         config.on_ready = Some(on_ready);
         Ok((config, ready))
     }
+}
+
+/// Returns what a plane says when it is ready: where things are, and one command to paste.
+fn banner(node: &str, kubeconfig: &Path, page: Option<&str>) -> String {
+    let kubeconfig = kubeconfig.display();
+    let page = page.map(|url| format!("page {url}\n")).unwrap_or_default();
+    format!("kubeconfig {kubeconfig}\nnode {node}\n{page}try kubectl --kubeconfig {kubeconfig} get pods -A -w\nstop Ctrl-C\n")
+}
+
+/// Returns the words for a first signal.
+fn stopping(pods: usize) -> String {
+    match pods {
+        0 => "stopping; once more to stop at once".to_owned(),
+        1 => "stopping: 1 pod ends within its grace; once more to stop at once".to_owned(),
+        pods => format!("stopping: {pods} pods end within their grace; once more to stop at once"),
+    }
+}
+
+/// Returns the words for a second signal: what goes on running without a plane.
+fn still_running(pods: &[String]) -> Option<String> {
+    const NAMED: usize = 5;
+    let more = if pods.len() > NAMED { format!(" and {} more", pods.len() - NAMED) } else { String::new() };
+    let names = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    (!pods.is_empty()).then(|| {
+        format!("stopped at once; {names}{more} may go on running: the next `lifesign up` takes them over and can stop them")
+    })
 }
 
 /// Returns a client that speaks to the server in this process.
@@ -394,7 +432,10 @@ async fn apply_all(client: &Client, manifests: &[Manifest]) {
         let kind = api::json::text(&manifest.object, &["kind"]).to_lowercase();
         let name = api::json::text(&manifest.object, &["metadata", "name"]);
         match manifests::apply(client, manifest).await {
-            Ok(what) => eprintln!("{kind}/{name} {what}"),
+            Ok((what, warnings)) => {
+                eprintln!("{kind}/{name} {what}");
+                warnings.iter().for_each(|warning| eprintln!("warning: {kind}/{name}: {warning}"));
+            }
             Err(failure) => drop(failure.report()),
         }
     }

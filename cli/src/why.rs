@@ -1,6 +1,5 @@
 //! `lifesign why`: the first broken link between an object and its health, on any cluster, reading only.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -44,7 +43,7 @@ enum Format {
 
 impl WhyArgs {
     pub(crate) fn run(self) -> ExitCode {
-        crate::start_logging();
+        crate::logging::LogArgs::from_environment().start("warn");
         match block_on(self.answer()) {
             Ok(code) => ExitCode::from(code),
             Err(failure) => failure.report(),
@@ -78,7 +77,7 @@ impl WhyArgs {
             return output::print(format!("{value:#}\n").as_bytes());
         }
         let text = why::render(answer, now);
-        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = crate::logging::has_colour(&std::io::stdout());
         let text = if colour { text.replacen("  BROKEN ", "  \u{1b}[1;31mBROKEN\u{1b}[0m ", 1) } else { text };
         output::print(text.as_bytes())
     }

@@ -132,6 +132,8 @@ impl Plane {
         for name in ["LIFESIGN_DATA_DIR", "LIFESIGN_LISTEN", "LIFESIGN_FEATURE_GATES"] {
             command.env_remove(name);
         }
+        // A test that fails shows what happened.
+        command.env("LIFESIGN_LOG", "info").env_remove("RUST_LOG");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -35,8 +35,9 @@ impl Cluster {
         let hint = "name a kubeconfig with --kubeconfig";
         let path = path.ok_or_else(|| Failure::usage("neither KUBECONFIG nor HOME is set").hint(hint))?;
         let config = read_kubeconfig(&path, "lifesign", hint).await?;
+        let address = config.cluster_url.to_string();
         let client = Client::try_from(config).map_err(Failure::usage)?;
-        let version = api_version(&client).await?;
+        let version = api_version(&client, &address).await?;
         Ok(Cluster { client, version })
     }
 

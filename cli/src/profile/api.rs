@@ -10,7 +10,7 @@ use runtime::RequestError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::config::{DataDir, read_kubeconfig};
+use crate::config::{DataDir, read_kubeconfig, unreachable};
 use crate::error::Failure;
 
 /// Where the one object is.
@@ -36,16 +36,21 @@ impl ApiArgs {
         };
         let hint = "start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig";
         let config = read_kubeconfig(&path, "lifesign", hint).await?;
-        Ok(Api(Client::try_from(config).map_err(Failure::usage)?))
+        let address = config.cluster_url.to_string();
+        Ok(Api { client: Client::try_from(config).map_err(Failure::usage)?, address })
     }
 }
 
 /// A client of an API.
-pub(super) struct Api(pub(super) Client);
+pub(super) struct Api {
+    pub(super) client: Client,
+    /// Where it is, for people.
+    address: String,
+}
 
 impl Api {
     async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, RequestError> {
-        runtime::request(&self.0, method, path, body).await
+        runtime::request(&self.client, method, path, body).await
     }
 
     /// Returns an object or a list; `None`: it is not there.
@@ -53,7 +58,7 @@ impl Api {
         match self.call(Method::GET, path, &Value::Null).await {
             Ok(value) => serde_json::from_value(value).map(Some).map_err(|error| Failure::no(format!("{path}: {error}"))),
             Err(error) if error.code() == Some(404) => Ok(None),
-            Err(error) => Err(failure(error)),
+            Err(error) => Err(self.failure(error)),
         }
     }
 
@@ -87,22 +92,25 @@ impl Api {
                         object[part][name] = value.clone();
                     }
                 }
-                self.call(Method::POST, CLUSTERS, &object).await
+                match self.call(Method::POST, CLUSTERS, &object).await {
+                    // The plane, which has just started, was faster.
+                    Err(error) if error.code() == Some(409) => self.call(Method::PATCH, CLUSTER, &patch).await,
+                    made => made,
+                }
             }
             answer => answer,
         };
-        let object = answer.map_err(failure)?;
+        let object = answer.map_err(|error| self.failure(error))?;
         serde_json::from_value(object).map_err(|error| Failure::no(format!("{CLUSTER}: {error}")))
     }
-}
 
-fn failure(error: RequestError) -> Failure {
-    match error {
-        error if error.code() == Some(404) => {
-            Failure::no("this API has no nodes.config.openshift.io").hint("only a Lifesign plane and OpenShift have them")
+    fn failure(&self, error: RequestError) -> Failure {
+        match error {
+            error if error.code() == Some(404) => {
+                Failure::no("this API has no nodes.config.openshift.io").hint("only a Lifesign plane and OpenShift have them")
+            }
+            RequestError::Refused(refusal) => Failure::no(&refusal.message),
+            error => unreachable(&self.address, &error),
         }
-        RequestError::Refused(refusal) => Failure::no(&refusal.message),
-        error => Failure::unreachable(format!("the API cannot be reached: {error}"))
-            .hint("is the plane running, and is this its kubeconfig?"),
     }
 }

@@ -119,7 +119,7 @@ impl StatusArgs {
             show(&cluster, self.output)?;
             if self.watch {
                 let stop = signals::stop_on_signal()?;
-                let mut events = runtime::watch::<ConfigNode>(&api.0, Scope::fields(format!("metadata.name={NAME}")));
+                let mut events = runtime::watch::<ConfigNode>(&api.client, Scope::fields(format!("metadata.name={NAME}")));
                 let mut last = status_table(&cluster);
                 loop {
                     let seen = tokio::select! {

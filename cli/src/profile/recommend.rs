@@ -121,7 +121,7 @@ impl RecommendArgs {
         let began = clock.now();
         let until = began + self.watch_for;
         eprintln!("watching heartbeats for {}; Ctrl-C ends it early", api::duration::format(self.watch_for));
-        let mut leases = runtime::watch::<Lease>(&api.0, runtime::Scope::namespace("kube-node-lease"));
+        let mut leases = runtime::watch::<Lease>(&api.client, runtime::Scope::namespace("kube-node-lease"));
         let mut known: BTreeMap<String, (Option<api::Timestamp>, Option<Time>)> = BTreeMap::new();
         let (mut gaps, mut interval) = (Vec::new(), Duration::from_secs(10));
         loop {

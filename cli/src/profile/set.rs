@@ -63,10 +63,14 @@ impl SetArgs {
         block_on(async {
             let api = self.api.client().await?;
             let cluster = api.change(json!({"spec": {"workerLatencyProfile": self.profile}})).await?;
+            let name = if self.profile.is_empty() { "no profile".to_owned() } else { self.profile.clone() };
             if !self.wait {
+                eprintln!("asked for {name}; `lifesign profile status` shows how far it is, --wait waits for it");
                 return Ok(());
             }
-            wait_for(&api, &self.profile, &cluster, self.timeout).await
+            wait_for(&api, &self.profile, &cluster, self.timeout).await?;
+            eprintln!("{name} is in force");
+            Ok(())
         })
     }
 }
@@ -81,7 +85,7 @@ pub(super) async fn wait_for(api: &Api, wanted: &str, cluster: &ConfigNode, time
 
 /// Waits until the desired profile is in force everywhere, printing what happens.
 async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> {
-    let mut events = runtime::watch::<ConfigNode>(&api.0, Scope::fields(format!("metadata.name={NAME}")));
+    let mut events = runtime::watch::<ConfigNode>(&api.client, Scope::fields(format!("metadata.name={NAME}")));
     let mut printed: Vec<String> = Vec::new();
     loop {
         let WatchEvent::Applied(object) = events.next().await else { continue };
@@ -119,26 +123,44 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
     }
 }
 
-fn annotate(api: &ApiArgs, name: &str, value: Option<String>) -> Result<(), Failure> {
+/// Changes an annotation of the object `cluster` and says so.
+fn annotate(api: &ApiArgs, name: &str, value: Option<String>, done: impl Fn(&ConfigNode) -> String) -> Result<(), Failure> {
     let patch = json!({"metadata": {"annotations": {name: value}}});
-    block_on(async { api.client().await?.change(patch).await.map(drop) })
+    block_on(async {
+        let cluster = api.client().await?.change(patch).await?;
+        eprintln!("{}", done(&cluster));
+        Ok(())
+    })
+}
+
+/// Returns the profile that is asked for, in words.
+fn wanted(cluster: &ConfigNode) -> String {
+    match cluster.spec.worker_latency_profile.as_str() {
+        "" => "no profile is asked for".to_owned(),
+        profile => format!("{profile} is asked for"),
+    }
 }
 
 impl PauseArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        annotate(&self.api, ANNOTATION_PAUSED, Some("true".to_owned()))
+        let done = |cluster: &ConfigNode| {
+            format!("paused: no further step begins ({}); `lifesign profile resume` goes on", wanted(cluster))
+        };
+        annotate(&self.api, ANNOTATION_PAUSED, Some("true".to_owned()), done)
     }
 }
 
 impl ResumeArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        annotate(&self.api, ANNOTATION_PAUSED, None)
+        annotate(&self.api, ANNOTATION_PAUSED, None, |cluster| format!("resumed: {}", wanted(cluster)))
     }
 }
 
 impl RetryArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let now = api::Timestamp(runtime::Clock::system().now()).micro();
-        annotate(&self.api, ANNOTATION_RETRY, Some(now))
+        let done =
+            |cluster: &ConfigNode| format!("tried again: {}; `lifesign profile status` shows how far it is", wanted(cluster));
+        annotate(&self.api, ANNOTATION_RETRY, Some(now), done)
     }
 }

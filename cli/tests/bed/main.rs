@@ -4,6 +4,7 @@
 //! Nothing here measures how quick the machine is: what must not happen before its time has a lower bound, what must happen
 //! has all the time that a busy machine needs.
 
+mod away;
 mod bed;
 mod failures;
 mod rollout;

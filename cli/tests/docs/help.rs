@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::{lifesign, read, root};
+use crate::{lifesign, written};
 
 const HEAD: &str = "# Command line\n\n\
     The help of every command, as the binary prints it; `LIFESIGN_UPDATE=1 cargo test -p lifesign --test docs` writes this file.\n";
@@ -13,16 +13,7 @@ fn the_help_of_every_command_is_in_docs_cli_md() {
     let home = tempfile::tempdir().unwrap();
     let mut text = HEAD.to_owned();
     describe(home.path(), &mut Vec::new(), &mut text);
-    if std::env::var_os("LIFESIGN_UPDATE").is_some() {
-        std::fs::write(root().join("docs/cli.md"), &text).unwrap();
-    }
-    let stored = read("docs/cli.md");
-    let first = stored.lines().zip(text.lines()).position(|(old, new)| old != new);
-    assert!(
-        stored == text,
-        "docs/cli.md is not what the binary says, from line {}; write it again with LIFESIGN_UPDATE=1",
-        first.unwrap_or_else(|| stored.lines().count().min(text.lines().count())) + 1
-    );
+    written("docs/cli.md", &text);
 }
 
 /// Appends the help of a command, then that of its subcommands.

@@ -1,6 +1,6 @@
 //! `deploy/install.yaml` is what `lifesign install` prints: a right or a flag cannot change unnoticed.
 
-use crate::{lifesign, read, root};
+use crate::{lifesign, written};
 
 #[test]
 fn deploy_install_yaml_is_what_install_prints() {
@@ -8,16 +8,7 @@ fn deploy_install_yaml_is_what_install_prints() {
     let output = lifesign(home.path()).arg("install").output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("manifests are text");
-    if std::env::var_os("LIFESIGN_UPDATE").is_some() {
-        std::fs::write(root().join("deploy/install.yaml"), &text).unwrap();
-    }
-    let stored = read("deploy/install.yaml");
-    let first = stored.lines().zip(text.lines()).position(|(old, new)| old != new);
-    assert!(
-        stored == text,
-        "deploy/install.yaml is not what the binary prints, from line {}; write it again with LIFESIGN_UPDATE=1",
-        first.unwrap_or_else(|| stored.lines().count().min(text.lines().count())) + 1
-    );
+    written("deploy/install.yaml", &text);
 }
 
 #[test]

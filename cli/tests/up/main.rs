@@ -1,11 +1,15 @@
 //! The whole plane through the real binary: `lifesign up`, real processes, real probes.
 
 mod adoption;
+mod breadth;
+mod demo;
 mod examples;
 mod faults;
 mod floods;
 mod gates;
 mod listening;
+mod mistakes;
+mod output;
 mod pods;
 mod profile_command;
 mod profiles;

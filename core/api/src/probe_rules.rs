@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::json;
 
-pub use fields::{drop_disabled_probe_fields, drop_disabled_template_fields, pod_spec_path};
+pub use fields::{disabled_field_warnings, drop_disabled_probe_fields, drop_disabled_template_fields, pod_spec_path};
 pub use fields::{removed_sub_second_fields, sub_second_fields};
 pub use handlers::{validate_exec, validate_grpc, validate_http_get, validate_http_headers, validate_http_scheme};
 pub use handlers::{validate_port, validate_tcp_socket};

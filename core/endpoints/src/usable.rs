@@ -34,13 +34,14 @@ pub struct Options {
 }
 
 /// Why the addresses of a [`Usable`] may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// They are ready.
     Ready,
     /// None is ready; these are on their way out but still serve.
     ServingTerminating,
     /// There are none.
+    #[default]
     None,
 }
 

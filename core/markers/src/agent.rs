@@ -224,7 +224,9 @@ impl Agent {
         let pod = self.pods.get(&key.uid);
         if let (Some(reason), Some(pod), true) = (reason, pod, changed) {
             let object = reference::<Pod>(&pod.namespace, &pod.name, &pod.uid);
-            let message = format!("{}: {}", key.entry, last.message);
+            let container = self.workers.get(key).map(|worker| worker.entry.container_name.as_str()).unwrap_or_default();
+            let output = if last.message.is_empty() { "no output" } else { &last.message };
+            let message = format!("{} on container {container}: {output}", key.entry);
             effects.push(Effect::Event(Event { object, type_: EventType::Normal, reason, message }));
         }
         let (worker, state, message) = (key.clone(), last.state, last.message.clone());

@@ -7,6 +7,7 @@
 mod markers;
 mod nodes;
 mod pods;
+mod problems;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

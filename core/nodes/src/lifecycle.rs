@@ -145,6 +145,8 @@ pub struct Lifecycle {
     requests: BTreeMap<u64, Request>,
     next_request: u64,
     again: BTreeSet<(Time, Again)>,
+    /// Zones whose disruption was reported.
+    disrupted: BTreeSet<Arc<str>>,
 }
 
 impl Lifecycle {
@@ -159,6 +161,7 @@ impl Lifecycle {
             requests: BTreeMap::new(),
             next_request: 0,
             again: BTreeSet::new(),
+            disrupted: BTreeSet::new(),
         }
     }
 
@@ -175,8 +178,8 @@ impl Lifecycle {
                 self.tell_node(now, &name, effects);
             }
             Input::NodeDeleted(name) => {
-                self.nodes.remove(&name);
                 self.step_monitor(now, Some(monitor::Input::NodeDeleted(Arc::clone(&name))), effects);
+                self.nodes.remove(&name);
                 self.step_evictor(now, Some(eviction::Input::NodeDeleted(name)), effects);
             }
             Input::Lease(lease) => self.step_monitor(now, Some(monitor::Input::Lease(LeaseFacts::read(&lease))), effects),
@@ -221,9 +224,52 @@ impl Lifecycle {
         let mut decided = Vec::new();
         self.monitor.step(now, input, &mut decided);
         for effect in decided {
-            effects.extend(effect.event().map(Effect::Event));
-            self.carry_out(now, effect, effects);
+            if self.is_news(&effect) {
+                effects.extend(effect.event().map(|event| Effect::Event(self.with_uid(event))));
+                self.carry_out(now, effect, effects);
+            }
         }
+    }
+
+    /// Returns whether an effect is to be reported: a zone whose nodes have posted no status yet is new, not disrupted.
+    fn is_news(&mut self, effect: &monitor::Effect) -> bool {
+        match effect {
+            monitor::Effect::Zone { zone, state: ZoneState::Normal } => self.disrupted.remove(zone),
+            monitor::Effect::Zone { zone, .. } => {
+                let news = self.has_posted(Some(zone));
+                if news {
+                    self.disrupted.insert(Arc::clone(zone));
+                }
+                news
+            }
+            monitor::Effect::FullDisruption => self.has_posted(None),
+            _ => true,
+        }
+    }
+
+    /// Returns whether a node of a zone, or of any, has ever posted a status.
+    fn has_posted(&self, zone: Option<&Arc<str>>) -> bool {
+        self.nodes.values().any(|(node, _)| {
+            let facts = NodeFacts::read(node);
+            zone.is_none_or(|zone| facts.zone == *zone) && facts.ready.is_some_and(|ready| !ready.never_updated)
+        })
+    }
+
+    /// Returns an event that names its object by uid as well: without it `kubectl describe` does not show the event.
+    fn with_uid(&self, mut event: Event) -> Event {
+        let uid = match event.object.kind.as_str() {
+            "Pod" => {
+                let key = format!("{}/{}", event.object.namespace, event.object.name);
+                self.pods.get(key.as_str()).map(|pod| pod.metadata.uid.clone())
+            }
+            // The cluster's own Node of the profiles has the same kind, but not the same version.
+            _ if event.object.api_version == "v1" => {
+                self.nodes.get(event.object.name.as_str()).map(|(node, _)| node.metadata.uid.clone())
+            }
+            _ => None,
+        };
+        event.object.uid = uid.unwrap_or_default();
+        event
     }
 
     fn carry_out(&mut self, now: Time, effect: monitor::Effect, effects: &mut Vec<Effect>) {
@@ -464,5 +510,31 @@ mod tests {
         let again = again.iter().find(|write| write.subresource == "status").expect("it is asked for again");
         assert!(again.id > silent.id);
         world.step(Some(Input::Answered { id: again.id, result: Ok(()) }));
+    }
+
+    fn new_node(conditions: Value) -> Input {
+        let node = json!({"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": conditions}});
+        Input::Node { node: Arc::new(serde_json::from_value(node).unwrap()), grace: None }
+    }
+
+    fn reasons(effects: &[Effect]) -> Vec<(&str, &str)> {
+        let reason = |effect| match effect {
+            &Effect::Event(ref event) => Some((event.reason, event.object.uid.as_str())),
+            &Effect::Report(Report::Zone { state, .. }) => Some(("zone", state.name())),
+            _ => None,
+        };
+        effects.iter().filter_map(reason).collect()
+    }
+
+    #[test]
+    fn a_cluster_that_is_being_set_up_is_not_disrupted_and_its_events_name_the_node_by_uid() {
+        let now = Time::from_secs(1_000);
+        let mut world = World { lifecycle: Lifecycle::new(monitor::Config::default(), now), now };
+        assert_eq!(reasons(&world.step(Some(new_node(json!([]))))), [("RegisteredNode", "u")]);
+        assert_eq!(reasons(&world.step(Some(new_node(json!([{"type": "Ready", "status": "True"}]))))), []);
+        let down = world.step(Some(new_node(json!([{"type": "Ready", "status": "False"}]))));
+        assert_eq!(reasons(&down), [("NodeNotReady", "u"), ("zone", "FullDisruption"), ("FullDisruption", "")]);
+        let gone = world.step(Some(Input::NodeDeleted("n".into())));
+        assert_eq!(reasons(&gone), [("RemovingNode", "u")]);
     }
 }

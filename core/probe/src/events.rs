@@ -8,6 +8,8 @@ use machine::Time;
 
 /// Within a run of failures, a worker repeats its event at most this often.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
+/// The same when the cause is another one than that of the last event.
+const NEW_CAUSE_AFTER: Duration = Duration::from_secs(10);
 /// The API refuses events whose text is longer.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
@@ -89,18 +91,21 @@ pub(crate) fn cut(mut text: String, max: usize) -> String {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rate {
     last: Option<Time>,
+    /// That of the last event.
+    cause: u64,
     left_out: u32,
 }
 
 impl Rate {
     /// Returns the count to write an event with, or `None` to leave it out. `always`: it is worth an event of its own.
-    pub(crate) fn admit(&mut self, now: Time, always: bool) -> Option<u32> {
-        let quiet = self.last.is_none_or(|last| now.since(last) >= REPEAT_AFTER);
+    pub(crate) fn admit(&mut self, now: Time, always: bool, cause: u64) -> Option<u32> {
+        let pause = if cause == self.cause { REPEAT_AFTER } else { NEW_CAUSE_AFTER };
+        let quiet = self.last.is_none_or(|last| now.since(last) >= pause);
         if !always && !quiet {
             self.left_out = self.left_out.saturating_add(1);
             return None;
         }
-        self.last = Some(now);
+        (self.last, self.cause) = (Some(now), cause);
         Some(std::mem::take(&mut self.left_out).saturating_add(1))
     }
 }
@@ -112,12 +117,23 @@ mod tests {
     #[test]
     fn repeats_are_counted_and_come_once_a_minute() {
         let mut rate = Rate::default();
-        assert_eq!(rate.admit(Time::ZERO, false), Some(1));
+        assert_eq!(rate.admit(Time::ZERO, false, 1), Some(1));
         for second in 1..60 {
-            assert_eq!(rate.admit(Time::from_secs(second), false), None);
+            assert_eq!(rate.admit(Time::from_secs(second), false, 1), None);
         }
-        assert_eq!(rate.admit(Time::from_secs(60), false), Some(60));
-        assert_eq!(rate.admit(Time::from_secs(61), true), Some(1));
+        assert_eq!(rate.admit(Time::from_secs(60), false, 1), Some(60));
+        assert_eq!(rate.admit(Time::from_secs(61), true, 1), Some(1));
+    }
+
+    #[test]
+    fn another_cause_does_not_wait_a_minute_but_two_that_take_turns_do_not_flood() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.admit(Time::ZERO, false, 1), Some(1));
+        assert_eq!(rate.admit(Time::from_secs(9), false, 2), None);
+        assert_eq!(rate.admit(Time::from_secs(10), false, 2), Some(2));
+        assert_eq!(rate.admit(Time::from_secs(20), false, 2), None, "the same cause as that of the last event");
+        let written = (21..=80).filter(|second| rate.admit(Time::from_secs(*second), false, *second as u64 % 2).is_some());
+        assert!(written.count() <= 6, "at most every ten seconds");
     }
 
     #[test]

@@ -131,6 +131,38 @@ impl Report {
         Report { outcome: Outcome::Error, message: message.into(), discarded: Some(reason), ..Report::success() }
     }
 
+    /// Returns this report with what was asked in its message, unless it is a success: whoever reads an event does not know that by
+    /// heart. `hint` is what to look at when nobody listens there.
+    #[must_use]
+    pub fn naming(mut self, target: &str, hint: &str) -> Report {
+        if self.outcome.succeeded() == Some(true) {
+            return self;
+        }
+        self.message = match (self.refused, hint) {
+            (true, "") => format!("{target}: connection refused"),
+            (true, hint) => format!("{target}: connection refused; {hint}"),
+            (false, _) => format!("{target}: {}", self.message),
+        };
+        self
+    }
+
+    /// Returns a number that stands for why the attempt did not succeed: it changes when the cause does, and not with every other
+    /// word of a talkative target.
+    pub(crate) fn cause(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        (self.outcome, self.refused, self.discarded).hash(&mut hasher);
+        match &self.output {
+            TargetOutput::Nothing if self.refused => {}
+            TargetOutput::Nothing => self.message.hash(&mut hasher),
+            // What a command prints may have a time in it.
+            TargetOutput::Command { .. } => {}
+            TargetOutput::Http { status, .. } => status.hash(&mut hasher),
+            TargetOutput::Grpc(status) => status.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+
     /// Returns this report with what the target said.
     fn with(self, output: TargetOutput) -> Report {
         Report { output, ..self }

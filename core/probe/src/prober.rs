@@ -395,15 +395,17 @@ fn event(worker: &mut Worker, now: Time, report: &Report, verdict: &Verdict, sil
     let event = match report.outcome {
         Outcome::Success => None,
         Outcome::Warning => {
-            worker.warnings.admit(now, !warned).map(|count| ContainerEvent::warning(probe, &report.message, count))
+            worker.warnings.admit(now, !warned, 0).map(|count| ContainerEvent::warning(probe, &report.message, count))
         }
         _ if silent => None,
-        Outcome::Failure | Outcome::Unknown => {
-            worker.unhealthy.admit(now, notable).map(|count| ContainerEvent::failed(probe, &report.message, count))
-        }
-        Outcome::Error => {
-            worker.unhealthy.admit(now, false).map(|count| ContainerEvent::errored(probe, &report.message, count))
-        }
+        Outcome::Failure | Outcome::Unknown => worker
+            .unhealthy
+            .admit(now, notable, report.cause())
+            .map(|count| ContainerEvent::failed(probe, &report.message, count)),
+        Outcome::Error => worker
+            .unhealthy
+            .admit(now, false, report.cause())
+            .map(|count| ContainerEvent::errored(probe, &report.message, count)),
     };
     effects.extend(event.map(|event| Effect::Event { probe, event }));
 }

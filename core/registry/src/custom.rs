@@ -55,6 +55,14 @@ impl Custom {
         }
     }
 
+    /// Returns what a writer is told of fields that are dropped because their gate is off.
+    pub fn gate_warnings(&self, new: &Value, old: Option<&Value>, gates: &FeatureGates) -> Vec<String> {
+        match self.extra {
+            Extra::PodProbeMarker => api::probe_rules::disabled_field_warnings("PodProbeMarker", new, old, gates),
+            Extra::None | Extra::ConfigNode => Vec::new(),
+        }
+    }
+
     /// Judges an object by the schema and by what goes beyond it.
     pub fn validate(&self, new: &Value, old: Option<&Value>, part: Part) -> Vec<Error> {
         let mut errors = match self.extra {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use api::field::Error;
-use api::json;
+use api::{json, probe_rules};
 
 use crate::custom::Custom;
 use crate::events;
@@ -137,6 +137,15 @@ impl ServedKind {
             Rules::Virtual => {}
             Rules::Builtin(kind) => builtin::drop_disabled(*kind, part, old, context),
             Rules::Custom(custom) => custom.drop_disabled(part, old, context.gates),
+        }
+    }
+
+    /// Returns what a writer is told of fields that are dropped because their gate is off; `new` as it was sent.
+    pub fn gate_warnings(&self, new: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
+        match &self.rules {
+            Rules::Virtual => Vec::new(),
+            Rules::Builtin(kind) => probe_rules::disabled_field_warnings(kind.kind(), new, old, context.gates),
+            Rules::Custom(custom) => custom.gate_warnings(new, old, context.gates),
         }
     }
 

@@ -71,6 +71,7 @@ pub fn create(
     admit_namespace(kind, namespace, world.snapshot, &subject)?;
     admit_definition(kind, world.snapshot, &subject)?;
     meta::tidy(&mut object);
+    let mut warnings = kind.gate_warnings(&object, None, &world.context);
     kind.complete(&mut object, None, &world.context);
     let managers = match owners {
         Owners::Of(writer) => ownership::created(kind, &object, sent.as_ref(), *writer, world.context.now),
@@ -84,7 +85,7 @@ pub fn create(
     if !errors.is_empty() {
         return Err(Status::invalid(&subject, &errors));
     }
-    let warnings = kind.warnings(&object, None, &world.context);
+    warnings.extend(kind.warnings(&object, None, &world.context));
     meta::tidy(&mut object);
     let owners = Packed::new(&managers);
     let write = Write {
@@ -217,6 +218,7 @@ pub fn update(
     check_version(kind, form, &new, old, &subject)?;
     meta::prepare_update(&mut new, old, &subject, form)?;
     meta::tidy(&mut new);
+    let mut warnings = kind.gate_warnings(&new, Some(old), &world.context);
     kind.complete(&mut new, Some(old), &world.context);
     let managers = match owners {
         Owners::Of(writer) => ownership::updated(kind, part, (current, old), &new, sent.as_ref(), *writer, world.context.now),
@@ -238,7 +240,7 @@ pub fn update(
         meta::set_generation(&mut new, generation + 1);
     }
     meta::tidy(&mut new);
-    let warnings = kind.warnings(&new, Some(old), &world.context);
+    warnings.extend(kind.warnings(&new, Some(old), &world.context));
     let expect = Expect::At(current.revision);
     // What is the same as before is not written: no version, no event, no work for anybody. Times alone are no change.
     let same = new == *old && managers.same_but_times(&current.owners.managers());

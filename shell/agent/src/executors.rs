@@ -97,6 +97,18 @@ impl Executor {
         }
     }
 
+    /// Returns what is asked, as an event names it: of a command the words of the spec, since values of variables may be secret.
+    pub fn target(&self, probe: &api::pod::Probe) -> String {
+        match self {
+            Executor::Exec(..) | Executor::RuntimeExec(_) => {
+                named_command(probe.exec.as_ref().map(|action| action.command.as_slice()).unwrap_or_default())
+            }
+            Executor::Http(http) => http.url().map_or_else(|| "GET".to_owned(), |url| format!("GET {url}")),
+            Executor::Tcp(tcp) => format!("tcp {}", tcp.place()),
+            Executor::Grpc(grpc) => grpc.address().map_or_else(|| "grpc".to_owned(), |address| format!("grpc {address}")),
+        }
+    }
+
     /// Returns the address that a network probe asks: for [`processes::listeners::owner`], if it is the pod's.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
@@ -106,6 +118,17 @@ impl Executor {
             Executor::Grpc(probe) => probe.address(),
         }
     }
+}
+
+/// Returns a command as an event names it: whole scripts do not fit into one line.
+fn named_command(command: &[String]) -> String {
+    const SHOWN_MAX: usize = 100;
+    let mut text = format!("exec {}", command.join(" ")).replace(char::is_control, " ");
+    if text.len() > SHOWN_MAX {
+        text.truncate(text.floor_char_boundary(SHOWN_MAX));
+        text.push_str("...");
+    }
+    text
 }
 
 /// Returns the address of a port of the pod.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use api::config_node::{ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS};
 use api::json;
 use api::status::Status;
+use kinds::builtin::Builtin;
 use registry::collect::{Collect, Graph};
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::ServedKind;
@@ -67,6 +68,14 @@ impl Server {
             }
         });
         Ok(())
+    }
+
+    /// Gives a namespace that was just created its default service account, before the creation is answered: one file may hold a
+    /// namespace and the pods in it. What fails here is done in the background.
+    pub(crate) async fn settle_namespace(&self, kind: &ServedKind, stored: Option<&Stored>) {
+        if let Some(stored) = stored.filter(|_| kind.builtin() == Some(Builtin::Namespace)) {
+            let _ = namespaces::reconcile(self, &stored.index.name).await;
+        }
     }
 
     /// Creates an object unless it is there.

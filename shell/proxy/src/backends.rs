@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use api::EndpointSlice;
 use api::ip;
 use api::service::ServicePort;
-use endpoints::usable::{Options, Policy, port_number, usable_endpoints};
+use endpoints::usable::{Mode, Options, Policy, port_number, usable_endpoints};
 
 /// Clients that are remembered per port; on one machine they have few addresses.
 const CLIENTS_MAX: usize = 4_096;
@@ -17,6 +17,8 @@ const CLIENTS_MAX: usize = 4_096;
 /// The usable endpoints of a Service port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backends {
+    /// Why they may be used.
+    pub(super) mode: Mode,
     /// Their addresses.
     pub(super) addresses: Vec<SocketAddr>,
     /// How long a client stays with its endpoint.
@@ -46,7 +48,7 @@ impl Backends {
             let address = ip::parse(text)?;
             Some(SocketAddr::new(address, (*numbers.get(&address)?)?))
         });
-        Backends { addresses: addresses.collect(), affinity }
+        Backends { mode: usable.mode, addresses: addresses.collect(), affinity }
     }
 }
 
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn endpoints_take_turns_unless_a_client_stays() {
         let addresses: Vec<SocketAddr> = (1..=3).map(|host| SocketAddr::new([127, 88, 0, host].into(), 80)).collect();
-        let mut backends = Backends { addresses, affinity: None };
+        let mut backends = Backends { addresses, ..Backends::default() };
         let (picker, now) = (Picker::default(), Instant::now());
         let client: IpAddr = [127, 0, 0, 1].into();
         let turns: Vec<usize> = (0..4).map(|_| picker.first(&backends, client, now)).collect();

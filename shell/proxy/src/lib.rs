@@ -9,15 +9,18 @@ mod connection;
 mod connections;
 pub mod drain;
 mod listener;
+mod metrics;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use api::endpointslice::TRIGGER_TIME_ANNOTATION;
 use api::write::reference;
-use api::{EndpointSlice, Event, EventType, ObjectMeta, Service};
-use runtime::{EventWriter, Informers, WatchEvent, Writer};
+use api::{EndpointSlice, Event, EventType, ObjectMeta, Service, Timestamp};
+use endpoints::usable::Mode;
+use runtime::{Clock, EventWriter, Informers, WatchEvent, Writer};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,11 +29,22 @@ use crate::drain::Drains;
 use backends::Backends;
 pub use connections::Connections;
 use listener::{Listener, ServicePortInfo};
+pub use metrics::Metrics;
 
 /// The reason of the event for a port that is not served.
 const UNSUPPORTED: &str = "UnsupportedProtocol";
 /// Connections that are carried at once, unless fewer files may be open; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
+
+/// Where the proxy counts and measures, and by which clock.
+pub struct Measured {
+    /// Connections by Service and endpoint.
+    pub connections: Connections,
+    /// What is exposed.
+    pub metrics: Metrics,
+    /// The clock of the process.
+    pub clock: Clock,
+}
 
 /// Runs the proxy of a node until told to stop. It tells `drains` what it has acted on.
 ///
@@ -41,11 +55,12 @@ pub async fn run(
     node_name: String,
     events: EventWriter,
     drains: Drains,
-    connections: Connections,
+    Measured { connections, metrics, clock }: Measured,
     stop: CancellationToken,
 ) {
     let (mut services, mut slices) = (informers.follow::<Service>(), informers.follow::<EndpointSlice>());
     let mut proxy = Proxy::new(writer, node_name, events, drains, connections, stop.clone());
+    (proxy.metrics, proxy.clock) = (metrics, clock);
     loop {
         tokio::select! {
             biased;
@@ -83,12 +98,18 @@ struct Proxy {
     slices: BTreeMap<Key, BTreeMap<String, Arc<EndpointSlice>>>,
     /// The Service of each slice.
     owners: BTreeMap<Key, String>,
+    metrics: Metrics,
+    clock: Clock,
+    /// Whether the slices that were there at the start are known: how old those are says nothing about this proxy.
+    listed: bool,
 }
 
 /// A Service that is served.
 struct Served {
     service: Arc<Service>,
     listeners: BTreeMap<SocketAddr, Listener>,
+    /// Which endpoints its ports use, as they were counted.
+    modes: Vec<Mode>,
     /// Protocols that people were told about.
     reported: BTreeSet<String>,
 }
@@ -104,7 +125,16 @@ impl Proxy {
     ) -> Proxy {
         let permits = Arc::new(Semaphore::new(connections_max()));
         let shared = Shared { writer, events, drains, connections, stop, tasks: TaskTracker::new(), permits };
-        Proxy { node, shared: Arc::new(shared), services: BTreeMap::new(), slices: BTreeMap::new(), owners: BTreeMap::new() }
+        Proxy {
+            node,
+            shared: Arc::new(shared),
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            metrics: Metrics::default(),
+            clock: Clock::system(),
+            listed: false,
+        }
     }
 
     fn see_service(&mut self, seen: &WatchEvent<Service>) {
@@ -114,14 +144,17 @@ impl Proxy {
                 match self.services.get_mut(&key) {
                     Some(served) => served.service = service,
                     None => {
-                        let served = Served { service, listeners: BTreeMap::new(), reported: BTreeSet::new() };
+                        let served =
+                            Served { service, listeners: BTreeMap::new(), modes: Vec::new(), reported: BTreeSet::new() };
                         self.services.insert(key.clone(), served);
                     }
                 }
                 self.replan(&key);
             }
             WatchEvent::Deleted(service) => {
-                self.services.remove(&key(&service.view.metadata));
+                if let Some(served) = self.services.remove(&key(&service.view.metadata)) {
+                    served.modes.iter().for_each(|mode| self.metrics.count_port(*mode, -1));
+                }
                 self.shared.connections.forget(&service.view.metadata.key());
             }
             WatchEvent::ListBegins | WatchEvent::Synced => {}
@@ -138,15 +171,28 @@ impl Proxy {
                 if !service.is_empty() {
                     let owner = (key.0.clone(), service.to_owned());
                     self.owners.insert(key.clone(), service.to_owned());
-                    self.slices.entry(owner.clone()).or_default().insert(key.1, Arc::clone(&slice.view));
+                    let before = self.slices.entry(owner.clone()).or_default().insert(key.1, Arc::clone(&slice.view));
                     self.replan(&owner);
+                    self.measure(before.as_deref(), &slice.view);
                 }
             }
             WatchEvent::Deleted(slice) => self.remove_slice(&key(&slice.view.metadata)),
-            WatchEvent::ListBegins | WatchEvent::Synced => {}
+            WatchEvent::Synced => self.listed = true,
+            WatchEvent::ListBegins => {}
         }
         // After the listeners know: what is drained gets nothing new.
         self.shared.drains.see(seen);
+    }
+
+    /// Measures from the change behind a slice to the listeners that know it, once for each change.
+    fn measure(&self, before: Option<&EndpointSlice>, after: &EndpointSlice) {
+        let trigger = |slice: &EndpointSlice| slice.metadata.annotations.get(TRIGGER_TIME_ANNOTATION).cloned();
+        let Some(text) = trigger(after).filter(|text| self.listed && before.and_then(trigger).as_ref() != Some(text)) else {
+            return;
+        };
+        if let Ok(Timestamp(at)) = Timestamp::parse(&text) {
+            self.metrics.programmed_after(self.clock.now().since(at));
+        }
     }
 
     fn remove_slice(&mut self, slice: &Key) {
@@ -174,9 +220,10 @@ impl Proxy {
         }
         let slices = || self.slices.get(key).into_iter().flat_map(BTreeMap::values).map(|slice| &**slice);
         let affinity = plan::affinity(service);
-        let mut listeners = BTreeMap::new();
+        let (mut listeners, mut modes) = (BTreeMap::new(), Vec::new());
         for planned in plan.listeners {
             let backends = Backends::new(slices(), &planned.port, planned.policy, &self.node, affinity);
+            modes.push(backends.mode);
             let listener = match served.listeners.remove(&planned.address).filter(|listener| listener.is_for(&planned.port)) {
                 Some(listener) => {
                     listener.update(backends);
@@ -189,6 +236,8 @@ impl Proxy {
             };
             listeners.insert(planned.address, listener);
         }
+        modes.iter().for_each(|mode| self.metrics.count_port(*mode, 1));
+        std::mem::replace(&mut served.modes, modes).iter().for_each(|mode| self.metrics.count_port(*mode, -1));
         // What is left behind closes here.
         served.listeners = listeners;
     }

@@ -137,6 +137,36 @@ async fn ready_endpoints_take_turns_and_a_refused_connection_tries_the_next() {
 }
 
 #[tokio::test]
+async fn ports_are_counted_by_the_endpoints_that_they_use_and_changes_are_measured_once() {
+    let mut world = World::new().await;
+    let a = world.endpoint(b'a').await;
+    let counted =
+        |world: &World| [Mode::Ready, Mode::ServingTerminating, Mode::None].map(|mode| world.proxy.metrics.ports(mode));
+    world.apply_service(json!({}));
+    assert_eq!(counted(&world), [0, 0, 1]);
+    world.apply_slice(&[(a, READY)]);
+    assert_eq!(counted(&world), [1, 0, 0]);
+    world.apply_slice(&[(a, DRAINING)]);
+    assert_eq!(counted(&world), [0, 1, 0]);
+    let mut registry = Default::default();
+    world.proxy.metrics = Metrics::register(&mut registry);
+    let trigger = |time: &str| {
+        let metadata = json!({"name": "web-1", "namespace": "d", "labels": {"kubernetes.io/service-name": "web"},
+            "annotations": {TRIGGER_TIME_ANNOTATION: time}});
+        let slice = json!({"metadata": metadata, "addressType": "IPv4", "ports": [], "endpoints": []});
+        WatchEvent::Applied(Obj::from_json(&slice).unwrap())
+    };
+    world.proxy.see_slice(&trigger("2026-01-01T00:00:00Z"));
+    world.proxy.see_slice(&WatchEvent::Synced);
+    for time in ["2026-01-01T00:00:01Z", "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"] {
+        world.proxy.see_slice(&trigger(time));
+    }
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(text.contains("kubeproxy_network_programming_duration_seconds_count 2"), "the first was there before: {text}");
+}
+
+#[tokio::test]
 async fn without_endpoints_a_connection_is_refused_and_established_ones_live_on() {
     let mut world = World::new().await;
     let a = world.endpoint(b'a').await;

@@ -159,7 +159,50 @@ pub(crate) async fn open(client: &Client, uri: &str, timeout: Duration) -> Resul
 
 /// Sends a JSON body and reads a JSON answer, for commands and tests; a PATCH is a merge patch.
 pub async fn request(client: &Client, method: Method, path: &str, body: &Value) -> Result<Value, RequestError> {
+    Ok(request_with_warnings(client, method, path, body).await?.0)
+}
+
+/// The same, with what the API warns about.
+pub async fn request_with_warnings(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<(Value, Vec<String>), RequestError> {
     let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { JSON };
     let bytes = serde_json::to_vec(body).expect("a JSON value serializes");
-    parse(&send(client, method, path, content_type, bytes, TIMEOUT).await?)
+    let request = build(method, path, content_type, bytes)?;
+    let whole = async {
+        let answer = start(client, request).await?;
+        let values = answer.headers().get_all(http::header::WARNING).iter();
+        let warnings = values.filter_map(|value| warning(&String::from_utf8_lossy(value.as_bytes()))).collect();
+        Ok((parse(&collect(answer.into_body()).await?)?, warnings))
+    };
+    tokio::time::timeout(TIMEOUT, whole).await.unwrap_or(Err(RequestError::Timeout(TIMEOUT)))
+}
+
+/// Returns the text of a `Warning` header: `299 - "text"`, with quotes and backslashes escaped.
+fn warning(value: &str) -> Option<String> {
+    let (_, rest) = value.split_once('"')?;
+    let mut text = String::new();
+    let mut characters = rest.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => return Some(text),
+            '\\' => text.extend(characters.next()),
+            other => text.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_what_stands_between_its_quotes() {
+        assert_eq!(warning(r#"299 - "unknown field \"a\"""#).as_deref(), Some(r#"unknown field "a""#));
+        assert_eq!(warning("299 - nothing"), None);
+    }
 }

@@ -113,20 +113,45 @@ fn gate_of(field: &str) -> Gate {
     if field == "timeoutMilliseconds" { Gate::SubSecondProbeTimeouts } else { Gate::SubSecondProbes }
 }
 
-/// Removes the millisecond fields whose gate is off, unless the stored object uses that gate. Returns their paths.
-///
-/// Applies to pods, every kind with a pod template, and PodProbeMarker; other kinds are left alone.
-pub fn drop_disabled_probe_fields(kind: &str, new: &mut Value, old: Option<&Value>, gates: &FeatureGates) -> Vec<String> {
-    let Some(layout) = layout(kind) else { return Vec::new() };
+/// Returns the millisecond fields whose gate is off and not used by the stored object.
+fn disabled_fields(layout: &Layout, old: Option<&Value>, gates: &FeatureGates) -> Vec<&'static str> {
     let mut fields: Vec<&str> = OFFSET_FIELDS.into_iter().filter(|field| !gates.enabled(gate_of(field))).collect();
     if let Some(old) = old.filter(|_| !fields.is_empty()) {
-        let used: Vec<Gate> = places(&layout, old)
+        let used: Vec<Gate> = places(layout, old)
             .iter()
             .flat_map(|place| OFFSET_FIELDS.into_iter().filter(|field| place.has(field)))
             .map(gate_of)
             .collect();
         fields.retain(|field| !used.contains(&gate_of(field)));
     }
+    fields
+}
+
+/// Returns what a writer is told of the fields that [`drop_disabled_probe_fields`] will remove, one line for each gate.
+pub fn disabled_field_warnings(kind: &str, new: &Value, old: Option<&Value>, gates: &FeatureGates) -> Vec<String> {
+    let Some(layout) = layout(kind) else { return Vec::new() };
+    let fields = disabled_fields(&layout, old, gates);
+    let mut warnings = Vec::new();
+    for gate in [Gate::SubSecondProbes, Gate::SubSecondProbeTimeouts] {
+        let mut paths = Vec::new();
+        for place in places(&layout, new) {
+            let dropped = fields.iter().filter(|field| gate_of(field) == gate && place.has(field));
+            paths.extend(dropped.map(|field| place.path(&layout, field)));
+        }
+        if !paths.is_empty() {
+            let names = paths.join(", ");
+            warnings.push(format!("{names}: dropped, because the feature gate {} is off", gate.name()));
+        }
+    }
+    warnings
+}
+
+/// Removes the millisecond fields whose gate is off, unless the stored object uses that gate. Returns their paths.
+///
+/// Applies to pods, every kind with a pod template, and PodProbeMarker; other kinds are left alone.
+pub fn drop_disabled_probe_fields(kind: &str, new: &mut Value, old: Option<&Value>, gates: &FeatureGates) -> Vec<String> {
+    let Some(layout) = layout(kind) else { return Vec::new() };
+    let fields = disabled_fields(&layout, old, gates);
     remove(&layout, new, &fields)
 }
 

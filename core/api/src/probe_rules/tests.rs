@@ -56,7 +56,11 @@ fn every_template_kind_loses_its_fields() {
         json::object_mut(&mut object, members)
             .insert("ephemeralContainers".to_owned(), json!([{"name": "c", "startupProbe": probe}]));
         let path = format!("{}.ephemeralContainers[0].startupProbe.periodMilliseconds", members.join("."));
+        let warning = format!("{path}: dropped, because the feature gate SubSecondProbes is off");
+        assert_eq!(disabled_field_warnings(kind, &object, None, &off), [warning], "{kind}");
+        assert!(disabled_field_warnings(kind, &object, Some(&object), &off).is_empty(), "{kind}: it is in use");
         assert_eq!(drop_disabled_probe_fields(kind, &mut object, None, &off), [path], "{kind}");
+        assert!(disabled_field_warnings(kind, &object, None, &off).is_empty(), "{kind}");
     }
 }
 

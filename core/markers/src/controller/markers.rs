@@ -9,12 +9,16 @@ use api::{Event, EventType, Verb, Write, WriteError};
 use machine::Time;
 use serde_json::json;
 
-use super::{COALESCE, Controller, Effect, RETRY, Target};
+use super::{COALESCE, Controller, Effect, RETRY, Target, problems};
 use crate::cache::MarkerEntry;
 use crate::{Key, Reason};
 
 /// How long problems are gathered before they are told, so that the number of pods is right.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
+/// How long a marker may select nothing before that is told: its pods are often applied after it.
+const NOTHING_AFTER: Duration = Duration::from_secs(10);
+/// The event of a marker that selects nothing.
+const NOTHING_SELECTED: &str = "NoPodSelected";
 /// The same request again so soon means that a server accepts but does not keep it.
 const REPEAT_AFTER: Duration = Duration::from_secs(30);
 
@@ -25,6 +29,8 @@ pub(super) struct MarkerWork {
     about: (String, i64),
     noted: BTreeSet<Reason>,
     note_at: Option<Time>,
+    /// When it is told that nothing is selected; `Time::MAX`: it was, or something is.
+    nothing_at: Option<Time>,
     since: Option<Time>,
     failures: u32,
     blocked_until: Option<Time>,
@@ -50,8 +56,9 @@ impl Controller {
         let metadata = &entry.compiled.marker.metadata;
         if work.about != (metadata.uid.clone(), metadata.generation) {
             work.about = (metadata.uid.clone(), metadata.generation);
-            (work.noted, work.note_at) = (BTreeSet::new(), None);
+            (work.noted, work.note_at, work.nothing_at) = (BTreeSet::new(), None, None);
         }
+        self.record_nothing_selected(now, &key, &mut work, effects);
         self.record_problems(now, &key, &mut work, effects);
         let entry = &self.cache.markers[&key];
         if let Some(write) = self.marker_request(&key, entry) {
@@ -82,7 +89,6 @@ impl Controller {
                 let generation = if observed { marker.metadata.generation } else { status.observed_generation };
                 let matched = i64::try_from(entry.pods.len()).unwrap_or(i64::MAX);
                 let same = (status.observed_generation, status.matched_pods) == (generation, matched);
-                let matched = (matched > 0).then_some(matched);
                 let body = json!({"status": {"observedGeneration": generation, "matchedPods": matched}});
                 (!same).then(|| to(Verb::Merge(body)).status())
             }
@@ -106,14 +112,35 @@ impl Controller {
         self.markers.schedule(key.clone(), work.blocked_until.unwrap_or(now));
     }
 
+    /// Tells once for each generation of a marker that it selects nothing.
+    fn record_nothing_selected(&mut self, now: Time, key: &Key, work: &mut MarkerWork, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.cache.markers.get(key).filter(|entry| entry.compiled.lives()) else { return };
+        if !entry.pods.is_empty() {
+            work.nothing_at = Some(Time::MAX);
+            return;
+        }
+        let at = *work.nothing_at.get_or_insert(now + NOTHING_AFTER);
+        if now < at {
+            if at != Time::MAX {
+                self.markers.schedule(key.clone(), at);
+            }
+            return;
+        }
+        work.nothing_at = Some(Time::MAX);
+        let marker = &entry.compiled.marker;
+        let object = reference::<PodProbeMarker>(&key.namespace, &key.name, &marker.metadata.uid);
+        let message = problems::nothing_selected(marker);
+        effects.push(Effect::Event(Event { object, type_: EventType::Normal, reason: NOTHING_SELECTED, message }));
+    }
+
     /// Tells each kind of problem once for each generation of a marker.
     fn record_problems(&mut self, now: Time, key: &Key, work: &mut MarkerWork, effects: &mut Vec<Effect>) {
         let all = [Reason::InvalidProbe, Reason::ProbeTargetMissing, Reason::ConditionTypeConflict, Reason::MarkConflict];
         let pending = |reason: &Reason| {
             let pods = self.cache.problems.count(&(key.clone(), *reason));
-            (pods > 0 && !work.noted.contains(reason)).then_some((*reason, pods))
+            (pods > 0 && !work.noted.contains(reason)).then_some(*reason)
         };
-        let pending: Vec<(Reason, usize)> = all.iter().filter_map(pending).collect();
+        let pending: Vec<Reason> = all.iter().filter_map(pending).collect();
         if pending.is_empty() {
             work.note_at = None;
             return;
@@ -123,9 +150,9 @@ impl Controller {
             return self.markers.schedule(key.clone(), at);
         }
         let marker = &self.cache.markers[key].compiled.marker;
-        for (reason, pods) in pending {
+        for reason in pending {
             let object = reference::<PodProbeMarker>(&key.namespace, &key.name, &marker.metadata.uid);
-            let message = message(marker, reason, pods);
+            let message = problems::message(&self.cache, key, reason);
             effects.push(Effect::Event(Event { object, type_: EventType::Warning, reason: reason.name(), message }));
             work.noted.insert(reason);
         }
@@ -138,18 +165,4 @@ fn finalizers_patch(marker: &PodProbeMarker, add: bool) -> Verb {
     let others = marker.metadata.finalizers.iter().map(String::as_str).filter(|finalizer| *finalizer != MARKER_FINALIZER);
     let finalizers: Vec<&str> = others.chain(add.then_some(MARKER_FINALIZER)).collect();
     Verb::Merge(json!({"metadata": {"resourceVersion": marker.metadata.resource_version, "finalizers": finalizers}}))
-}
-
-fn message(marker: &PodProbeMarker, reason: Reason, pods: usize) -> String {
-    let pods = if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") };
-    match reason {
-        Reason::InvalidProbe => {
-            let broken = marker.spec.probes.iter().flat_map(|probe| &probe.errors).next();
-            let first = broken.map(|error| format!(": {error}")).unwrap_or_default();
-            format!("a probe that breaks a rule is not run on {pods}{first}")
-        }
-        Reason::ProbeTargetMissing => format!("{pods} selected without the container or the named port of a probe"),
-        Reason::ConditionTypeConflict => format!("another marker decides a condition type on {pods}"),
-        Reason::MarkConflict => format!("another probe decides a label or annotation, with another value, on {pods}"),
-    }
 }

@@ -167,13 +167,54 @@ fn troubles_are_told_once_for_each_generation_with_the_number_of_pods() {
     });
     world.advance(Duration::from_secs(5));
     let result: Vec<(&str, &str)> = world.events.iter().map(|event| (event.reason, event.message.as_str())).collect();
-    assert_eq!(result, [("ProbeTargetMissing", "2 pods selected without the container or the named port of a probe")]);
+    assert_eq!(result, [("ProbeTargetMissing", "probe p: pod a has no container \"app\", only other (2 pods)")]);
     let mut object = world.server.get("podprobemarkers", "ns", "m").unwrap().clone();
     object["spec"]["probes"][0]["probe"]["periodSeconds"] = 5.into();
     world.put("podprobemarkers", object);
     world.advance(Duration::from_secs(5));
     assert_eq!(world.events.len(), 2);
-    assert!(world.events[1].message.starts_with("3 pods"));
+    assert!(world.events[1].message.ends_with("(3 pods)"));
+}
+
+#[test]
+fn a_selector_that_matches_nothing_says_so_once_and_counts_zero() {
+    let mut world = World::new(1);
+    world.put("nodes", node("n1"));
+    world.put("pods", pod("a", "n1", json!({"app": "x"})));
+    world.put("podprobemarkers", marker("m", "typo"));
+    world.put("podprobemarkers", marker("good", "x"));
+    world.advance(Duration::from_secs(9));
+    assert_eq!(world.events.len(), 0, "its pods may still come");
+    assert_eq!(world.server.get("podprobemarkers", "ns", "m").unwrap()["status"]["matchedPods"], 0);
+    world.advance(Duration::from_secs(60));
+    let result: Vec<(&str, &str)> = world.events.iter().map(|event| (event.reason, event.message.as_str())).collect();
+    assert_eq!(
+        result,
+        [(
+            "NoPodSelected",
+            "no pod of namespace ns that is scheduled and initialized matches the selector {\"matchLabels\":{\"app\":\"typo\"}}"
+        )]
+    );
+}
+
+#[test]
+fn a_conflict_names_the_pod_and_the_marker_that_decides() {
+    let mut world = marked();
+    let mut other = marker("z", "x");
+    other["spec"]["probes"][0]["podConditionType"] = "x.io/m".into();
+    other["spec"]["probes"][0]["markerPolicy"] = json!([{"state": "Succeeded", "labels": {"up": "no"}}]);
+    world.put("podprobemarkers", other);
+    world.advance(SECOND);
+    report(&mut world, "n1", "z#p", "Succeeded", "");
+    world.advance(Duration::from_secs(5));
+    let messages: Vec<&str> = world.events.iter().map(|event| event.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "condition x.io/m of pod a is decided by marker m (1 pod)",
+            "label up of pod a is decided by m#p, with another value (1 pod)"
+        ]
+    );
 }
 
 #[test]

@@ -88,8 +88,12 @@ pub enum Effect {
 impl Effect {
     /// Returns the event to be written about it.
     pub fn event(&self) -> Option<Event> {
-        let node =
-            |name: &str| ObjectReference { kind: "Node".to_owned(), name: name.to_owned(), ..ObjectReference::default() };
+        let node = |name: &str| ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: name.to_owned(),
+            ..ObjectReference::default()
+        };
         let cluster = || ObjectReference { api_version: "config.openshift.io/v1".to_owned(), ..node(api::config_node::NAME) };
         let (object, type_, reason, message) = match self {
             Effect::Registered(name) => (

@@ -219,7 +219,7 @@ fn heard(subject: &Subject<'_>, unit: ContainerRef<'_>, type_: ProbeType, since:
 fn meaning(message: &str) -> (&'static str, &'static str, &'static str) {
     let lower = message.to_lowercase();
     let any = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if any(&["another process", "bind $pod_ip"]) {
+    if any(&["another process", "; bind $pod_ip"]) {
         (
             "AnsweredByAnother",
             "another process answers on that port",

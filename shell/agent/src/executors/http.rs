@@ -47,6 +47,11 @@ impl HttpProbe {
         self.address
     }
 
+    /// Returns what it asks for first, if its spec says so.
+    pub fn url(&self) -> Option<&probe::http::Url> {
+        self.request.as_ref().ok().map(|request| &request.url)
+    }
+
     /// Carries out one attempt.
     pub async fn run(&self, timeout: Duration) -> Report {
         self.run_on(None, timeout).await

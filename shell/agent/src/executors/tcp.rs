@@ -47,6 +47,15 @@ impl TcpProbe {
         }
     }
 
+    /// Returns where it connects to, for people.
+    pub fn place(&self) -> String {
+        match &self.place {
+            Ok(Place::Address(address)) => address.to_string(),
+            Ok(Place::Name(name, port)) => format!("{name}:{port}"),
+            Err(_) => String::new(),
+        }
+    }
+
     /// Carries out one attempt.
     pub async fn run(&self, timeout: Duration) -> Report {
         self.run_on(None, timeout).await

@@ -26,6 +26,10 @@ use super::views::spec_of;
 use crate::executors::{Executor, Instance, Knocked, Socket};
 use crate::supervisor::HOP;
 
+/// Where to look when nobody listens: in a pod of ours, and in one of a kubelet.
+const BIND_HINTS: [&str; 2] =
+    ["does the server bind $POD_IP?", "does the server listen on this port, and not on 127.0.0.1 alone?"];
+
 /// A probe of a container instance, ready to be carried out again and again.
 pub(super) struct Prepared {
     pub(super) handler: HandlerKind,
@@ -36,8 +40,10 @@ pub(super) struct Prepared {
     /// It is known that the pod itself answers there.
     own: AtomicBool,
     port_owners: Arc<PortOwners>,
-    /// The address that a failure names: on a cluster nobody knows it by heart.
-    named: Option<SocketAddr>,
+    /// What is asked, as a failure names it; empty: nothing.
+    target: Box<str>,
+    /// What to look at when nobody listens there.
+    hint: &'static str,
 }
 
 /// An attempt that waits or runs.
@@ -299,13 +305,18 @@ impl Prepared {
         let executor = Executor::new(probe, &target, host_network, instance);
         let own_ip = local.address.map(IpAddr::V4);
         let asked = executor.as_ref().and_then(Executor::address);
+        let hint = match asked {
+            Some(address) if !ip.is_empty() && address.ip().to_string() == ip => BIND_HINTS[usize::from(own_ip.is_none())],
+            _ => "",
+        };
         Prepared {
+            target: executor.as_ref().map(|executor| executor.target(probe)).unwrap_or_default().into(),
+            hint,
             handler: handler_of(probe).unwrap_or(HandlerKind::HttpGet),
             pod_address: asked.filter(|address| !host_network && Some(address.ip()) == own_ip),
             executor: executor.ok_or_else(|| Report::failure("the probe has no handler")),
             own: AtomicBool::new(false),
             port_owners: Arc::clone(&local.port_owners),
-            named: asked.filter(|_| local.machine.kubelet().is_some()),
         }
     }
 
@@ -317,14 +328,15 @@ impl Prepared {
             executor: Err(report),
             own: AtomicBool::new(false),
             port_owners: Arc::default(),
-            named: None,
+            target: Box::default(),
+            hint: "",
         }
     }
 
     /// Turns the first success into a failure if it was not the pod that answered; a failure says who was asked.
     async fn judged(&self, mut report: Report) -> Report {
-        if let (Some(address), Some(false)) = (self.named, report.outcome.succeeded()) {
-            report.message = format!("{address}: {}", report.message);
+        if !self.target.is_empty() {
+            report = report.naming(&self.target, self.hint);
         }
         let Some(address) = self.pod_address else { return report };
         if report.outcome.succeeded() != Some(true) || self.own.load(Ordering::Relaxed) {

@@ -112,7 +112,10 @@ async fn a_moved_probe_knocks_until_the_pod_listens_and_follows_its_container() 
     cluster.until("web", "False", "has not started").await;
     cluster.run("c1", &uid);
     cluster.until("web", "False", "app=c1").await;
-    cluster.plane.until_event("web", "Unhealthy", &format!("127.0.0.1:{port}: connect: connection refused")).await;
+    cluster
+        .plane
+        .until_event("web", "Unhealthy", &format!("tcp 127.0.0.1:{port}: connection refused; does the server listen"))
+        .await;
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     cluster.until("web", "True", "ready: app=c1").await;
     let debug = cluster.get("/debug/probes").await;

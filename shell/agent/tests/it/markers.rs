@@ -94,8 +94,8 @@ async fn every_handler_is_carried_out_and_reported() {
     };
     let object = until_states(&plane, right).await;
     assert_eq!(object["status"]["observedGeneration"], object["metadata"]["generation"]);
-    plane.until_event("all", "KruiseProbeSucceeded", "m#exec: out").await;
-    plane.until_event("all", "KruiseProbeFailed", "m#broken: err").await;
+    plane.until_event("all", "KruiseProbeSucceeded", "m#exec on container web: out").await;
+    plane.until_event("all", "KruiseProbeFailed", "m#broken on container web: err").await;
     let (_, text) = ask(&plane, Some(plane.authority.client(&Role::Admin).unwrap()), "/metrics").await;
     for line in [
         "lifesign_marker_probe_total{namespace=\"default\",marker=\"m\",probe=\"broken\",result=\"failed\"}",

@@ -71,9 +71,15 @@ pub(crate) async fn apply(
     call: &Call,
 ) -> Result<Reply, Status> {
     let dry_run = query::dry_run(&call.parameters, "PatchOptions")?;
-    let config = read(call, &kind.resource.api_version(), &kind.resource.kind)?;
+    let mut config = read(call, &kind.resource.api_version(), &kind.resource.kind)?;
     let key = kind.resource.key(&target.namespace, &target.name);
     let subject = kind.resource.subject(&target.name);
+    // Fields of gates that are off are dropped from the configuration itself, so the later steps do not see them.
+    {
+        let snapshot = server.0.hub.snapshot();
+        let live = snapshot.get(&key).map(|stored| stored.object());
+        config.warnings.extend(kind.gate_warnings(&config.value, live.as_ref(), &server.world(&snapshot).context));
+    }
     for _ in 0..RETRIES {
         let exists = server.0.hub.snapshot().get(&key).is_some();
         if !exists && part != Part::Main {
@@ -145,5 +151,6 @@ async fn create(
     let object = decode(kind, target, object)?;
     write::check_node_name(call, kind, &object)?;
     let (prepared, stored) = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
+    server.settle_namespace(kind, stored.as_deref()).await;
     Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, config.warnings.clone()))
 }

@@ -255,6 +255,7 @@ pub(crate) async fn create(server: &Server, kind: &Arc<ServedKind>, target: &Tar
     let manager = manager(call, "CreateOptions")?;
     let owners = Owners::Of(Writer { manager: &manager, subresource: "" });
     let (prepared, stored) = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
+    server.settle_namespace(kind, stored.as_deref()).await;
     Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings))
 }
 

@@ -1,0 +1,165 @@
+//! The third scene: a rolling update under load, with the endpoints as they go.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use api::{Deployment, EndpointSlice};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::plane::{DEPLOYMENTS, DemoPlane, SERVICES};
+use super::screen::{Screen, span};
+use super::wait::until;
+use crate::error::Failure;
+
+const REPLICAS: usize = 4;
+/// Clients that ask all the time.
+const CLIENTS: usize = 4;
+/// Between two requests of a client.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A request that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A roll ends only after so many requests: there must have been some to lose.
+const ENOUGH: u64 = 500;
+
+/// What the clients of the load have seen.
+#[derive(Default)]
+struct Counts {
+    sent: AtomicU64,
+    failed: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Shows the scene.
+pub(super) async fn show(plane: &DemoPlane, screen: &Screen) -> Result<(), Failure> {
+    screen.heading(3, "A rolling update loses no request");
+    let service = plane.create(SERVICES, &service()).await?;
+    plane.create(DEPLOYMENTS, &servers(plane)).await?;
+    let address = address(&service).ok_or_else(|| Failure::bug(format!("the Service has no address: {service}")))?;
+    screen.status("starting servers");
+    until::<EndpointSlice>(plane, "endpoints that are ready", |slices| endpoints(slices.values()) == (REPLICAS, 0)).await?;
+    let (counts, mut clients) = (Arc::<Counts>::default(), JoinSet::new());
+    for _ in 0..CLIENTS {
+        clients.spawn(load(address, Arc::clone(&counts)));
+    }
+    let began = Instant::now();
+    let template = json!({"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}});
+    plane.patch(&format!("{DEPLOYMENTS}/web"), &template).await?;
+    let mut trail: Vec<(usize, usize)> = Vec::new();
+    let rolled =
+        until::<Deployment>(plane, "a rollout that is complete", |all| all.get("web").is_some_and(|web| rolled_out(web)));
+    let followed = until::<EndpointSlice>(plane, "endpoints of the new pods alone", |slices| {
+        let now = endpoints(slices.values());
+        if trail.last() != Some(&now) {
+            trail.push(now);
+        }
+        let sent = counts.sent.load(Ordering::Relaxed);
+        screen.status(&format!("{sent} requests   {}", shown(&trail)));
+        now == (REPLICAS, 0) && trail.len() > 1 && changed(&trail) >= REPLICAS
+    });
+    tokio::try_join!(rolled, followed)?;
+    let took = began.elapsed();
+    while counts.sent.load(Ordering::Relaxed) < ENOUGH {
+        tokio::time::sleep(PAUSE).await;
+    }
+    counts.stop.store(true, Ordering::Relaxed);
+    while clients.join_next().await.is_some() {}
+    let (sent, failed) = (counts.sent.load(Ordering::Relaxed), counts.failed.load(Ordering::Relaxed));
+    screen.line(&format!(
+        "{REPLICAS} pods were replaced within {}, under {sent} requests to their Service: {failed} failed",
+        span(took)
+    ));
+    screen.line(&format!("endpoints, ready + still serving while terminating: {}", shown(&trail)));
+    plane.delete(&format!("{DEPLOYMENTS}/web")).await?;
+    if failed > 0 { Err(Failure::no(format!("{failed} of {sent} requests failed"))) } else { Ok(()) }
+}
+
+/// Sends requests until it is told to stop.
+async fn load(address: SocketAddr, counts: Arc<Counts>) {
+    while !counts.stop.load(Ordering::Relaxed) {
+        let good = tokio::time::timeout(TIMEOUT, request(address)).await.is_ok_and(|answer| answer.unwrap_or(false));
+        counts.sent.fetch_add(1, Ordering::Relaxed);
+        counts.failed.fetch_add(u64::from(!good), Ordering::Relaxed);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Sends one request on a connection of its own; returns whether it was answered with 200.
+async fn request(address: SocketAddr) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(answer.starts_with(b"HTTP/1.1 200 "))
+}
+
+/// Returns how many endpoints are ready, and how many serve while they terminate.
+fn endpoints<'a>(slices: impl Iterator<Item = &'a Arc<EndpointSlice>>) -> (usize, usize) {
+    let all: Vec<_> = slices.filter(|slice| slice.service_name() == "web").flat_map(|slice| &slice.endpoints).collect();
+    let ready = all.iter().filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
+    let draining = all
+        .iter()
+        .filter(|endpoint| endpoint.conditions.terminating == Some(true) && endpoint.conditions.serving == Some(true));
+    (ready, draining.count())
+}
+
+/// Returns how many endpoints began to terminate.
+fn changed(trail: &[(usize, usize)]) -> usize {
+    trail.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1)).sum()
+}
+
+fn shown(trail: &[(usize, usize)]) -> String {
+    trail.iter().map(|(ready, draining)| format!("{ready}+{draining}")).collect::<Vec<_>>().join(" ")
+}
+
+fn rolled_out(web: &Deployment) -> bool {
+    let status = &web.status;
+    let wanted = i64::try_from(REPLICAS).unwrap_or(i64::MAX);
+    status.observed_generation == web.metadata.generation
+        && web.metadata.annotations.get("deployment.kubernetes.io/revision").is_some_and(|revision| revision == "2")
+        && [status.replicas, status.updated_replicas, status.available_replicas].iter().all(|count| *count == wanted)
+}
+
+fn address(service: &Value) -> Option<SocketAddr> {
+    format!("{}:8080", service["spec"]["clusterIP"].as_str()?).parse().ok()
+}
+
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 8080, "targetPort": 8080}]},
+    })
+}
+
+fn servers(plane: &DemoPlane) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": REPLICAS, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"nodeName": "near", "terminationGracePeriodSeconds": 2, "containers": [{
+                    "name": "server", "image": "none",
+                    "command": plane.command(["serve", "--port", "8080", "--listen-after", "400ms", "--drain", "300ms"]),
+                    "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1},
+                }]},
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trail_counts_the_endpoints_that_began_to_terminate() {
+        let trail = [(2, 0), (3, 0), (2, 1), (2, 0), (1, 2), (2, 0)];
+        assert_eq!(changed(&trail), 3);
+        assert_eq!(shown(&trail[..3]), "2+0 3+0 2+1");
+    }
+}
