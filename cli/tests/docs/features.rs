@@ -50,7 +50,7 @@ fn commands_about_profiles_run() {
 }
 
 fn run(page: &str) {
-    let home = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().expect("a temporary folder can be made");
     let text = read(page);
     let (mut plane, mut ran) = (None, 0);
     for line in shell_lines(&text) {
@@ -66,11 +66,11 @@ fn run(page: &str) {
         if line.starts_with("kubectl ") && !testkit::kubectl::is_installed() {
             continue;
         }
-        let mut out = shell(home.path(), line).output().unwrap();
+        let mut out = shell(home.path(), line).output().expect("there is a shell");
         // Of what has just changed, `why` says itself that it is to be asked again in a moment.
         let deadline = Instant::now() + PATIENCE;
         while line.starts_with("lifesign why") && !out.status.success() && Instant::now() < deadline {
-            out = shell(home.path(), line).output().unwrap();
+            out = shell(home.path(), line).output().expect("there is a shell");
         }
         let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert!(out.status.success(), "{page}: {line}\n{stdout}{stderr}");

@@ -45,8 +45,9 @@ fn as_plugin(tree: &Path) {
         return;
     }
     let rest = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(tree.to_owned()).chain(std::env::split_paths(&rest))).unwrap();
-    let out = Command::new("kubectl").args(["lifesign", "--version"]).env("PATH", path).output().unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(tree.to_owned()).chain(std::env::split_paths(&rest))).expect("no colon in it");
+    let out = Command::new("kubectl").args(["lifesign", "--version"]).env("PATH", path).output().expect("kubectl runs");
     assert!(
         String::from_utf8_lossy(&out.stdout).contains(env!("CARGO_PKG_VERSION")),
         "{}",

@@ -518,12 +518,15 @@ mod tests {
     }
 
     fn reasons(effects: &[Effect]) -> Vec<(&str, &str)> {
-        let reason = |effect| match effect {
-            &Effect::Event(ref event) => Some((event.reason, event.object.uid.as_str())),
-            &Effect::Report(Report::Zone { state, .. }) => Some(("zone", state.name())),
-            _ => None,
-        };
-        effects.iter().filter_map(reason).collect()
+        let mut found = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Event(event) => found.push((event.reason, event.object.uid.as_str())),
+                Effect::Report(Report::Zone { state, .. }) => found.push(("zone", state.name())),
+                _ => {}
+            }
+        }
+        found
     }
 
     #[test]
