@@ -116,13 +116,15 @@ fn all_ready(bed: &Bed, component: &str) -> bool {
 pub(crate) fn roles_follow_the_primary(bed: &Bed, namespace: &Namespace<'_>) {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/primary-replica-role.yaml")).unwrap();
     let (_, yaml) = bed.kubectl(&["create", "--dry-run=client", "-o", "json", "-f", "-"], &text);
-    let mut list: Value = serde_json::from_str(&yaml).unwrap_or_else(|error| panic!("{error}: {yaml}"));
-    for object in list["items"].as_array_mut().unwrap() {
+    let objects: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&yaml).into_iter().collect();
+    let mut objects = objects.unwrap_or_else(|error| panic!("{error}: {yaml}"));
+    for object in &mut objects {
         object["metadata"]["namespace"] = namespace.name.clone().into();
         if object["kind"] == "Deployment" {
             on_the_cluster(&mut object["spec"]["template"]["spec"]);
         }
     }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     let (good, output) = bed.kubectl(&["apply", "-f", "-"], &list.to_string());
     assert!(good, "{output}");
     let role = |bed: &Bed, role: &str| -> Vec<String> {
