@@ -72,19 +72,24 @@ pub(crate) fn two_hundred_pods_cost_little() {
     browser.open(&site.url());
     browser.until("all pods", &format!("document.querySelectorAll('[data-pod][data-state=ready]').length === {pods}"));
     browser.until("attempts", "document.querySelectorAll('.strip svg path.good[d^=M]').length > 5");
-    let heap = || browser.run("return performance.memory.usedJSHeapSize").as_f64().unwrap() / 1e6;
-    browser.devtools("HeapProfiler.collectGarbage", &json!({}));
-    let first = heap();
+    let heap = || {
+        browser.devtools("HeapProfiler.collectGarbage", &json!({}));
+        format!("{:.1}", browser.run("return performance.memory.usedJSHeapSize").as_f64().unwrap() / 1e6)
+    };
     let page: Vec<i32> = family(i32::try_from(browser.driver_pid()).unwrap());
     let (began, before) = (Instant::now(), (cpu(&plane), cpu(&page)));
     std::thread::sleep(span);
     let part = |now: Duration, then: Duration| 100.0 * (now - then).as_secs_f64() / began.elapsed().as_secs_f64();
     let (with, shown) = (part(cpu(&plane), before.0), part(cpu(&page), before.1));
-    browser.devtools("HeapProfiler.collectGarbage", &json!({}));
-    let last = heap();
+    let mut memory = vec![heap()];
+    for _ in 0..4 {
+        std::thread::sleep(span / 4);
+        memory.push(heap());
+    }
     println!(
         "{pods} pods, {span:?}: plane {without:.1} % of a core without a page, {with:.1} % with one, browser {shown:.1} %; \
-         page memory {first:.1} MB, then {last:.1} MB"
+         page memory over as long again: {} MB",
+        memory.join(", ")
     );
     wait("strips that go on", || browser.run("return document.getElementById('live').textContent") == "live");
 }

@@ -16,6 +16,7 @@ mod kubectl;
 mod manifests;
 mod markers;
 mod moved;
+mod page;
 mod scripts;
 mod slices;
 mod why;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         moved::TESTS,
         guarding::TESTS,
         why::TESTS,
+        page::TESTS,
         workloads::TESTS,
         writes::TESTS,
         installation::TESTS,
