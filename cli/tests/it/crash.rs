@@ -45,6 +45,8 @@ struct Model {
     acknowledged: Acknowledged,
     /// The largest revision that any answer has shown.
     revision: u64,
+    /// Starts so far that found a commit cut off by the kill, which nobody had heard of.
+    fallbacks: u64,
 }
 
 #[test]
@@ -81,9 +83,27 @@ async fn check(plane: &Plane, model: &Mutex<Model>, round: Option<(u64, Acknowle
     let client = Client::new(&plane.kubeconfig(), Protocol::Http2).unwrap();
     let list = client.call("GET", PATH, &Value::Null).await.unwrap().json();
     check_state(&list, &mut held(model));
-    if let Some((since, acknowledged)) = round {
-        check_history(&client, since, acknowledged).await;
+    let fallbacks = fallbacks(&client).await;
+    let fell_back = std::mem::replace(&mut held(model).fallbacks, fallbacks) < fallbacks;
+    match round {
+        // Watchers begin anew then: nobody can tell such a commit from one that they have heard of.
+        Some((since, _)) if fell_back => check_expired(&client, since).await,
+        Some((since, acknowledged)) => check_history(&client, since, acknowledged).await,
+        None => {}
     }
+}
+
+async fn fallbacks(client: &Client) -> u64 {
+    let answer = client.call("GET", "/metrics", &Value::Null).await.unwrap();
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let count = text.lines().find_map(|line| line.strip_prefix("lifesign_store_fallbacks_total "));
+    count.expect("it is counted").parse().expect("a number")
+}
+
+async fn check_expired(client: &Client, since: u64) {
+    let path = format!("{PATH}?watch=1&resourceVersion={since}&timeoutSeconds=1");
+    let event = client.call("GET", &path, &Value::Null).await.unwrap().json();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&"ERROR".into(), &410.into()), "{event}");
 }
 
 /// Lets the writers write until the server is killed at a random instant.
@@ -160,7 +180,8 @@ fn counter_of(object: &Value) -> u64 {
 }
 
 fn version_of(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).expect("a version")
+    let version = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+    version.unwrap_or_else(|| panic!("no version: {object}"))
 }
 
 /// Every object is as it was acknowledged, or as the write without an answer would leave it; then that is what is known.
