@@ -3,6 +3,7 @@
 # Everything of a bed is below one folder, in one cgroup per hierarchy, in one set of namespaces, and behind one link of the
 # machine, all named by its id: so `stop` finds it without any memory of how far `start` came.
 . "$here/layout.sh"
+. "$here/lifesign.sh"
 readonly cgroup=lifesign-testbed-$id link=lb$id
 # The metric tells whose route it is.
 readonly metric=$((1000000 + 16#${id:0:5}))
@@ -100,12 +101,13 @@ base_image() {
 }
 
 bed_start() {
-  local config_dir= durable= option
+  local config_dir= durable= lifesign= option
   for option in "$@"; do
     case $option in
       --plain) ;;
       --config-dir) config_dir=/etc/kubernetes/kubelet.conf.d ;;
       --durable) durable=durable ;;
+      --lifesign=*) lifesign=${option#*=} ;;
       *) fail "start: unknown option $option" ;;
     esac
   done
@@ -115,7 +117,7 @@ bed_start() {
   mkdir -p "$bed"/{etc,var/lib,var/log,run}
   chmod 755 "$bed"
   claim_network
-  write_layout "$config_dir" "$durable"
+  if [ -n "$lifesign" ]; then write_lifesign_layout "$lifesign"; else write_layout "$config_dir" "$durable"; fi
   base_image
   # In a session of its own, without our files, in its cgroups.
   (
@@ -131,6 +133,7 @@ bed_start() {
   until_true 90 inside ctr version || start_failed "containerd does not answer"
   inside ctr -n k8s.io image import "$bed/base.tar" >/dev/null
   rm "$bed/base.tar" && touch "$bed/run/image-imported"
+  [ -z "$lifesign" ] || write_lifesign_credentials "$lifesign"
   until_true 240 kubectl get --raw /readyz || start_failed "kube-apiserver is not ready"
   until_true 120 node_ready || start_failed "the node is not Ready"
   until_true 120 kubectl get serviceaccount default || start_failed "kube-controller-manager does not work"

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::client::{Client, Protocol};
+use testkit::floods;
 use testkit::plane::{Plane, serve_ok};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -139,12 +140,33 @@ async fn wait(plane: &Plane, workers: usize, span: Duration) {
         assert!(started.elapsed() < Duration::from_secs(300), "not every worker waits");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let waited = format!("{:.0} s after they began to be created", started.elapsed().as_secs_f64());
+    // Starting is not waiting: what was said about so many starts is written first.
+    let mut written = writes(&client).await;
+    loop {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let now = writes(&client).await;
+        if now - std::mem::replace(&mut written, now) <= 3.0 {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(300), "the plane does not come to rest");
+    }
+    println!("all wait {waited}; at rest after {:.0} s", started.elapsed().as_secs_f64());
     let (began, refused, cpu) = (Instant::now(), refused(&agent).await, cpu_seconds(plane));
     tokio::time::sleep(span).await;
     let (knocks, cpu) = (self::refused(&agent).await - refused, cpu_seconds(plane) - cpu);
     let seconds = began.elapsed().as_secs_f64();
     println!("{workers} workers wait for {seconds:.0} s: {:.0} knocks/s", knocks / seconds);
-    println!("CPU of the plane: {:.2} % of a core", 100.0 * cpu / seconds);
+    println!("CPU of the plane: {:.2} % of a core, RSS {} MB", 100.0 * cpu / seconds, floods::resident_mb(plane));
+}
+
+/// Returns how many writes the API server has answered.
+async fn writes(client: &Client) -> f64 {
+    let answer = client.call("GET", "/metrics", &Value::Null).await.unwrap();
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let writes = |line: &&str| ["create", "patch", "update"].iter().any(|verb| line.contains(&format!("{{verb=\"{verb}\"")));
+    let lines = text.lines().filter(|line| line.starts_with("apiserver_request_total")).filter(writes);
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
 /// Returns how many workers are knocked at.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
 use crate::logging::LogArgs;
+use crate::profile::ProfilesArgs;
 use crate::up::NodeArgs;
 use crate::{block_on, signals};
 
@@ -18,7 +19,8 @@ use crate::{block_on, signals};
 ///
 /// Against a Lifesign API it registers its node and runs the pods assigned to it as local processes; `lifesign kubeconfig --node NAME`
 /// of the plane prints the kubeconfig that it needs. With --cluster, on a node of a Kubernetes cluster, it starts nothing: it runs marker
-/// probes and moved readiness probes of the pods that the kubelet runs there.
+/// probes and moved readiness probes of the pods that the kubelet runs there; with --profiles as well it does nothing but the local part
+/// of latency profiles.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
     /// Credentials of the node [default with --cluster: those of the pod that this runs in]
@@ -42,6 +44,8 @@ pub(crate) struct AgentArgs {
         conflicts_with = "agent_listen"
     )]
     listen: std::net::SocketAddr,
+    #[command(flatten)]
+    profiles: ProfilesArgs,
     /// Where the agent keeps its data
     #[arg(long, value_name = "DIR", env = "LIFESIGN_DATA_DIR")]
     data_dir: Option<PathBuf>,
@@ -59,7 +63,8 @@ pub(crate) struct AgentArgs {
 
 impl AgentArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        self.log.start("info");
+        // That the certificate of a kubelet is of its own making is nothing to warn about every half minute.
+        self.log.start(if self.profiles.components().is_some() { "info,kube_client=error" } else { "info" });
         block_on(self.agent())
     }
 
@@ -67,6 +72,9 @@ impl AgentArgs {
         let stop = signals::stop_on_signal()?;
         let hint = "print one with `lifesign kubeconfig --node NAME`";
         let config = connect(self.kubeconfig.as_deref(), "lifesign-agent", hint).await?;
+        if let Some(components) = self.profiles.components() {
+            return self.profiles.agent(components, self.node.name()?, config, stop).await;
+        }
         if self.cluster {
             return self.in_cluster(Client::try_from(config).map_err(Failure::usage)?, stop).await;
         }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::FeatureGates;
-use apiserver::{AgentDialer, Authority, FileStore, Parts, Role, Server, Settings, StoreError, is_current, kubeconfig};
+use apiserver::{
+    AgentDialer, Authority, FileStore, Parts, Published, Role, Server, Settings, StoreError, is_current, kubeconfig,
+};
 use clap::Args;
 use futures::FutureExt;
 use runtime::files::write_private;
@@ -17,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{DataDir, server_file};
 use crate::error::Failure;
 use crate::logging::LogArgs;
-use crate::{block_on, signals};
+use crate::{backup, block_on, signals};
 
 /// Run the embedded Kubernetes API server
 ///
@@ -29,6 +31,30 @@ pub(crate) struct ApiserverArgs {
     pub(crate) server: ServerArgs,
     #[command(flatten)]
     log: LogArgs,
+    /// The range of service addresses [default: 127.96.0.0/24]
+    #[arg(long, value_name = "CIDR", value_parser = cidr)]
+    service_cluster_ip_range: Option<(Ipv4Addr, u8)>,
+    /// Other components act on what is stored: a scheduler, controllers and kubelets of Kubernetes
+    ///
+    /// Then objects of kinds that nothing of this server acts on are stored, with a warning, and pods get the volume with
+    /// the token of their service account.
+    #[arg(long)]
+    external_controllers: bool,
+    /// Write all objects of the plane to this file and exit, whether a server runs or not
+    ///
+    /// Certificates and keys are not part of it. The file has the secrets of the plane in it: it is for its owner alone.
+    #[arg(long, value_name = "FILE", conflicts_with = "restore")]
+    backup: Option<PathBuf>,
+    /// Make the data of a plane from this file and exit; the data directory must have none
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
+}
+
+/// Reads a range of addresses.
+fn cidr(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let parts = text.split_once('/').and_then(|(address, bits)| Some((address.parse().ok()?, bits.parse().ok()?)));
+    let (address, bits): (Ipv4Addr, u8) = parts.ok_or("must be ADDRESS/BITS, for example 10.96.0.0/16")?;
+    if (8..=30).contains(&bits) { Ok((address, bits)) } else { Err("must have 8 to 30 bits of network".to_owned()) }
 }
 
 /// What every command that runs the API server takes.
@@ -58,11 +84,23 @@ pub(crate) struct Listening {
 
 impl ServerArgs {
     /// Opens the store, makes certificates, and binds the port.
-    pub(crate) async fn open(&self, clock: Clock, settings: Settings) -> Result<Listening, Failure> {
+    pub(crate) async fn open(&self, clock: Clock, mut settings: Settings) -> Result<Listening, Failure> {
         let data_dir = self.data_dir.claim()?;
         let store = FileStore::open(&data_dir).map_err(store_failure)?;
         let authority = Authority::open(&data_dir).map_err(Failure::usage)?;
         let dialer = authority.client(&Role::Admin).map_err(Failure::bug)?;
+        let listener = runtime::listen(self.listen).map_err(|error| {
+            let hint = match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    "another plane may be running there; choose another with --listen, port 0 picks a free one"
+                }
+                _ => "choose another with --listen, port 0 picks a free one",
+            };
+            Failure::usage(format!("cannot listen on {}: {error}", self.listen)).hint(hint)
+        })?;
+        let address = listener.local_addr().map_err(Failure::bug)?;
+        settings.published = Some(Published { address: reachable(address), authority: authority.certificate().to_owned() });
+        let first_service = settings.service_range().first();
         let server = Server::new(Parts {
             clock: clock.clone(),
             gates: self.feature_gates.clone(),
@@ -75,19 +113,9 @@ impl ServerArgs {
             logs: Some(AgentDialer::new(&dialer).map_err(Failure::bug)?),
         })
         .map_err(store_failure)?;
-        let listener = runtime::listen(self.listen).map_err(|error| {
-            let hint = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "another plane may be running there; choose another with --listen, port 0 picks a free one"
-                }
-                _ => "choose another with --listen, port 0 picks a free one",
-            };
-            Failure::usage(format!("cannot listen on {}: {error}", self.listen)).hint(hint)
-        })?;
-        let address = listener.local_addr().map_err(Failure::bug)?;
         let url = format!("https://{}", reachable(address));
         self.write_files(&data_dir, &authority, &url)?;
-        let (names, addresses) = (server_names(), server_addresses(address.ip()));
+        let (names, addresses) = (server_names(), server_addresses(address.ip(), first_service.into()));
         let ca = authority.certificate().to_owned();
         let make = move || authority.server(&names, &addresses);
         let shown = apiserver::ShownCertificate::new(&make().map_err(Failure::bug)?).map_err(Failure::bug)?;
@@ -125,7 +153,7 @@ impl Listening {
         let failed = self.server.clone();
         let serving = apiserver::serve(self.server, self.listener, self.tls, stop);
         tokio::select! {
-            () = serving => Ok(()),
+            served = serving => served.map_err(Failure::bug),
             ended = self.renewal.ended() => Err(Failure::bug(ended)),
             why = failed.failure() => Err(Failure::bug(why).hint("the disk may be full or broken; nothing that was acknowledged is lost")),
         }
@@ -141,10 +169,21 @@ pub(crate) fn say_ready(url: &str) {
 
 impl ApiserverArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(file) = &self.backup {
+            return block_on(backup::backup(&self.server.data_dir, file));
+        }
+        if let Some(file) = &self.restore {
+            return backup::restore(&self.server.data_dir, file);
+        }
         self.log.start("info");
         block_on(async {
             let stop = signals::stop_on_signal()?;
-            let listening = self.server.open(Clock::system(), Settings::default()).await?;
+            let mut settings = Settings::default();
+            settings.service_cidr = self.service_cluster_ip_range.unwrap_or(settings.service_cidr);
+            settings.external_controllers = self.external_controllers;
+            // Where others run the pods, these have addresses of their own.
+            settings.allow_loopback_endpoints = !self.external_controllers;
+            let listening = self.server.open(Clock::system(), settings).await?;
             listening.server.start(&builtin_definitions()?, stop.clone()).await.map_err(Failure::bug)?;
             say_ready(&listening.url);
             listening.run(stop).await
@@ -174,17 +213,21 @@ pub(crate) fn random_seed() -> Result<u64, Failure> {
 
 fn server_names() -> Vec<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut names = vec!["localhost".to_owned(), "kubernetes".to_owned(), "kubernetes.default".to_owned()];
+    let service = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
+    let mut names: Vec<String> = std::iter::once("localhost").chain(service).map(str::to_owned).collect();
     if !host.is_empty() && host != "localhost" {
         names.push(host);
     }
     names
 }
 
-fn server_addresses(bound: IpAddr) -> Vec<IpAddr> {
+/// Returns the addresses of the server: those of this machine, the bound one, and that of its Service.
+fn server_addresses(bound: IpAddr, service: IpAddr) -> Vec<IpAddr> {
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)];
-    if !bound.is_unspecified() && !addresses.contains(&bound) {
-        addresses.push(bound);
+    for address in [bound, service] {
+        if !address.is_unspecified() && !addresses.contains(&address) {
+            addresses.push(address);
+        }
     }
     addresses
 }

@@ -19,7 +19,7 @@ use crate::config::{OWN_VERSION, api_version, connect};
 use crate::error::Failure;
 use crate::logging::LogArgs;
 use crate::metrics::{Ready, Serving};
-use crate::profile::RolloutArgs;
+use crate::profile::{ProfilesMode, RolloutArgs};
 use crate::{block_on, signals};
 use webhook::Webhook;
 
@@ -27,7 +27,7 @@ use webhook::Webhook;
 ///
 /// Several may run; one of them leads and works, another takes over when it is gone. On a Lifesign API all controllers run.
 /// On a Kubernetes cluster only what the cluster does not have itself: pod probe markers, the guard of moved readiness probes, and
-/// EndpointSlices if asked for.
+/// EndpointSlices and latency profiles if asked for.
 #[derive(Args)]
 pub(crate) struct ControllersArgs {
     /// Credentials; `lifesign kubeconfig --role controllers` prints those of a plane [default: those of the pod that this runs in]
@@ -46,6 +46,9 @@ pub(crate) struct ControllersArgs {
     slices: SliceArgs,
     #[command(flatten)]
     profile: RolloutArgs,
+    /// What to do about latency profiles on a Kubernetes cluster; on a Lifesign API they are always rolled out
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = ProfilesMode::Off)]
+    latency_profiles: ProfilesMode,
     /// Write EndpointSlices on a Kubernetes cluster; its own controller must be off (--controllers=*,-endpointslice-controller)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     endpointslice_controller: Option<bool>,
@@ -127,7 +130,7 @@ impl ControllersArgs {
         };
         let ready = webhook.as_ref().map_or_else(|| Arc::new(|| true) as Ready, Webhook::ready);
         let mut serving = Serving::start(self.metrics_addr, registry, ready).await?;
-        let options = self.profile.options();
+        let (options, mode) = (self.profile.options(), self.latency_profiles);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         // Who insists is not stopped by what he knows.
         let watch_competitor = slices.is_some() && !self.force;
@@ -145,7 +148,11 @@ impl ControllersArgs {
             scheduler: own,
             node_lifecycle: own
                 .then(|| nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
-            profile: own.then_some(controllers::profile::Config { options, tolerations: None }),
+            profile: (own || mode != ProfilesMode::Off).then_some(controllers::profile::Config {
+                options,
+                tolerations: None,
+                apply: own || mode == ProfilesMode::Apply,
+            }),
             markers: self.marker_controller,
             guard: (!own).then_some(agents),
             workloads,

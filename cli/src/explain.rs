@@ -3,22 +3,26 @@
 mod annotate;
 mod locate;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::explain::{Options, Report, Severity, explain, explain_with_patches, rules, table, table_with_patches};
+use ::explain::{Look, Options, Report, Severity, explain, explain_with_patches, rules, table};
 use api::FeatureGates;
 use clap::{Args, ValueEnum};
 use probe::{NodePolicy, SubSecondProbePolicy};
 use serde_json::Value;
 
 use crate::error::Failure;
+use crate::logging::has_colour;
 use crate::manifests::Document;
 use crate::{manifests, output};
 use annotate::Located;
 
-/// The table is as wide as the help.
+/// The table is as wide as the help, and no wider than the terminal.
 const WIDTH: usize = 100;
+/// Below this nothing lines up any more.
+const WIDTH_MIN: usize = 60;
 
 /// Kinds of Kubernetes that have no pods: nothing is overlooked by skipping them.
 const KNOWN_WITHOUT_PODS: [&str; 34] = [
@@ -89,6 +93,9 @@ pub(crate) struct ExplainArgs {
     /// Show for each finding a YAML patch that takes it away; JSON and YAML always have it
     #[arg(long)]
     patches: bool,
+    /// Compare with a stock kubelet: first attempt, time to ready, time until a failure acts
+    #[arg(long)]
+    kubelet: bool,
     /// Exit with 1 if there is a warning or an error, a kind that is not known, or nothing to explain
     #[arg(long)]
     strict: bool,
@@ -117,7 +124,12 @@ impl ExplainArgs {
         let (documents, bad) = manifests::read_documents(&self.filenames);
         let objects: Vec<Value> = documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
         let node = NodePolicy { gates: self.feature_gates.clone(), policy: self.policy, second_look: self.second_look };
-        let options = Options { node, listen_after: self.listen_after, ignore: self.ignore.iter().cloned().collect() };
+        let options = Options {
+            node,
+            listen_after: self.listen_after,
+            ignore: self.ignore.iter().cloned().collect(),
+            kubelet: self.kubelet,
+        };
         let patches = self.patches || matches!(self.output, Format::Json | Format::Yaml);
         let report = if patches { explain_with_patches(&objects, &options) } else { explain(&objects, &options) };
         output::print(self.format(&report, &options, &documents)?.as_bytes())?;
@@ -137,14 +149,23 @@ impl ExplainArgs {
 
     fn format(&self, report: &Report, options: &Options, documents: &[Document]) -> Result<String, Failure> {
         match self.output {
-            Format::Table if self.patches => Ok(table_with_patches(report, options, WIDTH)),
-            Format::Table => Ok(table(report, options, WIDTH)),
+            Format::Table => Ok(table(report, options, look(self.patches))),
             Format::Json => serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(Failure::bug),
             Format::Yaml => serde_saphyr::to_string(report).map_err(Failure::bug),
             Format::Sarif => Ok(format!("{:#}\n", annotate::sarif(&located(report, documents)))),
             Format::Github => Ok(annotate::github(&located(report, documents))),
         }
     }
+}
+
+/// Returns how a table is shown: as the terminal can, or as a file wants it.
+fn look(patches: bool) -> Look {
+    let stdout = std::io::stdout();
+    let width = match stdout.is_terminal() {
+        true => rustix::termios::tcgetwinsize(&stdout).map_or(WIDTH, |size| usize::from(size.ws_col).clamp(WIDTH_MIN, WIDTH)),
+        false => WIDTH,
+    };
+    Look { width, colour: has_colour(&stdout), patches }
 }
 
 /// Returns every finding with the file and line that it is about.

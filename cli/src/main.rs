@@ -3,6 +3,7 @@
 mod agent;
 mod apiserver;
 mod ask;
+mod backup;
 mod completions;
 mod config;
 mod connect;

@@ -1,5 +1,6 @@
 //! `lifesign profile`: worker latency profiles, how to change them safely, and what they do.
 
+mod agent;
 mod api;
 mod get;
 mod plan;
@@ -11,16 +12,19 @@ mod simulate;
 mod table;
 mod uninstall;
 
+use ::profiles::{Profile, UnknownProfile};
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use rollout::RolloutArgs;
+pub(crate) use agent::ProfilesArgs;
+pub(crate) use api::ask_at_start;
+pub(crate) use rollout::{ProfilesMode, RolloutArgs};
 
 use crate::error::Failure;
 
 /// Choose, plan and simulate worker latency profiles
 ///
 /// A profile says how often nodes speak and how long the control plane waits: Default (10 s, 40 s, 300 s),
-/// MediumUpdateAverageReaction (20 s, 2 m, 60 s), LowUpdateSlowReaction (1 m, 5 m, 60 s).
+/// MediumUpdateAverageReaction (20 s, 2 m, 60 s), LowUpdateSlowReaction (1 m, 5 m, 60 s); Medium and Low are short for the latter two.
 #[derive(Args)]
 pub(crate) struct ProfileArgs {
     #[command(subcommand)]
@@ -57,6 +61,19 @@ impl ProfileArgs {
             Command::Retolerate(args) => args.run(),
             Command::Uninstall(args) => args.run(),
         }
+    }
+}
+
+/// Reads a profile that a person names: `Medium` and `Low` are short for the names of the API.
+pub(crate) fn profile(text: &str) -> Result<Profile, UnknownProfile> {
+    Profile::parse(long_name(text))
+}
+
+fn long_name(text: &str) -> &str {
+    match text {
+        "Medium" => Profile::Medium.name(),
+        "Low" => Profile::Low.name(),
+        other => other,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `lifesign shim`: stays with one container, so that its logs and exit code survive everything else. Not for people.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,13 +8,20 @@ use clap::Args;
 /// Stay with one container process
 #[derive(Args)]
 pub(crate) struct ShimArgs {
-    /// The container's specification
-    spec: PathBuf,
+    /// Become a command whose standard input is the terminal of a session of its own
+    #[arg(long)]
+    terminal: bool,
+    /// The container's specification; the command with --terminal
+    #[arg(required = true)]
+    words: Vec<String>,
 }
 
 impl ShimArgs {
     /// Runs until the container and everything that it started has ended.
     pub(crate) fn run(self) -> ExitCode {
-        processes::shim::run(&self.spec)
+        if self.terminal {
+            return processes::interactive::become_command(&self.words);
+        }
+        processes::shim::run(Path::new(&self.words[0]))
     }
 }

@@ -57,6 +57,9 @@ pub(crate) struct UpArgs {
     service_cluster_ip_range: Option<Cidr>,
     #[command(flatten)]
     profile: RolloutArgs,
+    /// Ask for this latency profile; on a new plane its node begins with it
+    #[arg(long, value_name = "PROFILE", value_parser = crate::profile::profile)]
+    worker_latency_profile: Option<profiles::Profile>,
     #[command(flatten)]
     slices: SliceArgs,
     /// Where the live page is served: a loopback address; port 0 picks a free one
@@ -167,6 +170,7 @@ impl NodeArgs {
         config.pod_cidr = self.pod_cidr;
         config.listen = self.agent_listen;
         config.node = self.probes(gates);
+        config.follow_profile = gates.enabled(api::Gate::WorkerLatencyProfiles);
         config.max_pods = self.max_pods;
         config.max_concurrent_network_probes = self.max_concurrent_network_probes;
         if let Some(limit) = self.max_concurrent_exec_probes {
@@ -238,6 +242,9 @@ impl UpArgs {
             let serving = ui::run_in_plane(page, source, shared, page_stop.clone());
             parts.start("page", page_stop, Some(STOP_TIMEOUT), serving);
         }
+        if let Some(profile) = self.worker_latency_profile {
+            crate::profile::ask_at_start(&admin, profile).await?;
+        }
         let (mut agent, ready) = self.agent(&server, &clock, &data_dir, drains)?;
         (agent.informers, agent.metrics) = (informers, api_metrics);
         let agent_stop = stop.child_token();
@@ -279,7 +286,7 @@ impl UpArgs {
             endpointslices: Some(self.slices.config(&self.server.feature_gates)?),
             scheduler: true,
             node_lifecycle: Some(nodes::monitor::Config { grace: options.default_grace, ..nodes::monitor::Config::default() }),
-            profile: Some(controllers::profile::Config { options, tolerations: Some(tolerations) }),
+            profile: Some(controllers::profile::Config { options, tolerations: Some(tolerations), apply: true }),
             markers: true,
             guard: None,
             workloads: Some(self.server.feature_gates.clone()),

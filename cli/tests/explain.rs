@@ -71,6 +71,8 @@ fn stderr(out: &Output) -> String {
 #[test]
 fn a_good_manifest() {
     insta::assert_snapshot!(stdout(&explain(GOOD, &[])), @r#"
+    nothing found in 1 object
+
     Pod default/good
 
       container app
@@ -96,12 +98,15 @@ fn a_good_manifest() {
 
     timelines: the container answers at once
     . delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent
+    times are those of Lifesign's agent; --kubelet shows those of a stock kubelet beside them
     "#);
 }
 
 #[test]
 fn a_bad_manifest() {
     insta::assert_snapshot!(stdout(&explain(BAD, &[])), @r#"
+    1 error, 1 warning, 1 info in 1 object
+
     Pod default/bad
 
       container app
@@ -131,8 +136,26 @@ fn a_bad_manifest() {
 
     timelines: the container answers at once
     . delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent
+    times are those of Lifesign's agent; --kubelet shows those of a stock kubelet beside them
     skipped: ConfigMap settings: it has no pod template
     "#);
+}
+
+#[test]
+fn objects_that_are_alike_are_shown_once() {
+    let pod = |name: &str, port: u16| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: app, image: a, readinessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}"
+        )
+    };
+    let all: Vec<String> = (0..7).map(|n| pod(&format!("same-{n}"), 80)).chain([pod("other", 0)]).collect();
+    let text = stdout(&explain(&all.join("\n---\n"), &[]));
+    assert!(
+        text.starts_with("1 error in 8 objects\n\nPod default/same-0, same-1, same-2, same-3, same-4 and 2 more (7 alike)\n"),
+        "{text}"
+    );
+    assert_eq!((text.matches("container app").count(), text.matches("Pod default/other").count()), (2, 1), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colours in a file");
 }
 
 #[test]
@@ -202,5 +225,5 @@ fn the_page_shows_what_the_command_says() {
         assert_eq!(blocks[index + 1].trim_start_matches('\n'), stdout(&out), "{command}");
         shown += 1;
     }
-    assert_eq!((shown, manifests.len()), (2, 2), "the page lost its example");
+    assert_eq!((shown, manifests.len()), (3, 2), "the page lost its example");
 }

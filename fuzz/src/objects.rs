@@ -11,7 +11,7 @@ use registry::meta::UpdateForm;
 use kinds::model;
 use registry::patch;
 use registry::ownership::{Owners, Writer};
-use registry::pipeline::{self, World};
+use registry::pipeline::{self, Actors, World};
 use registry::query::{FieldValidation, Parameters};
 use kinds::resource;
 use registry::state::{Act, Current, RegistryState, Snapshot, Stored, WindowLimits, key};
@@ -51,7 +51,7 @@ pub(crate) fn context(gates: &FeatureGates) -> Context<'_> {
 
 fn world(gates: &FeatureGates) -> World<'_> {
     let service_range = registry::services::Range::new(std::net::Ipv4Addr::new(127, 96, 0, 0), 24);
-    World { context: context(gates), snapshot: &SNAPSHOT, service_range }
+    World { context: context(gates), snapshot: &SNAPSHOT, service_range, actors: Actors::External }
 }
 
 /// Reads a JSON body and writes the object through every rule of its kind; of all kinds if it does not say which.

@@ -20,7 +20,7 @@ pub use compare::{Choice, candidates, choose, comparison};
 pub use faults::{Faults, Spans};
 pub use output::{ClassSeconds, Output, Quantiles, Rate, StateOutput, Writes};
 pub use plot::plot;
-pub use recommend::{Gaps, Prediction, Recommendation, recommend};
+pub use recommend::{Gaps, Prediction, RATE_MAX, Recommendation, recommend};
 pub use scenario::{
     Burst, Component, Deaths, Latency, Length, Link, Outage, Restart, Scenario, ScenarioError, Scope, Spacing, Transition,
     Values,

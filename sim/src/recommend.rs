@@ -6,7 +6,7 @@ use profiles::Profile;
 use serde::Serialize;
 
 /// A profile is good enough below this many false alarms per node and day.
-pub(crate) const RATE_MAX: f64 = 0.01;
+pub const RATE_MAX: f64 = 0.01;
 
 /// So many heartbeats missed in a row are an outage; fewer are loss.
 const OUTAGE_FROM: u64 = 3;

@@ -59,6 +59,7 @@ pub const FILES: Table = &[
     ("latency-profiles/profiles", Package("lifesign-profiles")),
     ("latency-profiles/simulator", Package("lifesign-sim")),
     ("latency-profiles/status", Package("lifesign-profiles")),
+    ("latency-profiles/steps", Package("lifesign-profiles")),
     ("latency-profiles/tolerations", Package("lifesign-nodes")),
     ("latency-profiles/transitions", Package("lifesign-profiles")),
     ("pod-probe-markers/agent", Package("lifesign-markers")),

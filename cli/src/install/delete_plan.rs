@@ -85,15 +85,21 @@ fn plan(found: &Found, namespace: &str) -> String {
         }
         None => markers(found, &mut text),
     }
+    text.push_str(
+        "\n# Latency profiles, while controllers and agents run: files of kubelets and static pods as they were before the first profile.\n\
+        # Only needed where --features profiles was installed:\n#   lifesign profile uninstall\n",
+    );
     let _ = write!(
         text,
         "\n# 3. Controllers before agents: what is left must not take removed agents for lost ones.\n\
         kubectl delete --ignore-not-found --wait -n {namespace} deployment/lifesign-controllers\n\
         kubectl wait --for=delete pod -n {namespace} -l app.kubernetes.io/component=controllers --timeout=90s\n\
-        kubectl delete --ignore-not-found --wait -n {namespace} daemonset/lifesign-agent\n\
+        kubectl delete --ignore-not-found --wait -n {namespace} daemonset/lifesign-agent daemonset/lifesign-profiles-worker daemonset/lifesign-profiles-control-plane\n\
         \n# 4. The rest.\n\
         kubectl delete --ignore-not-found validatingadmissionpolicybindings,validatingadmissionpolicies -l app.kubernetes.io/name=lifesign\n\
-        kubectl delete --ignore-not-found clusterrolebindings,clusterroles -l app.kubernetes.io/name=lifesign\n"
+        kubectl delete --ignore-not-found clusterrolebindings,clusterroles -l app.kubernetes.io/name=lifesign\n\
+        kubectl delete --ignore-not-found rolebindings,roles -n kube-system -l app.kubernetes.io/name=lifesign\n\
+        kubectl delete --ignore-not-found rolebindings,roles -n kube-node-lease -l app.kubernetes.io/name=lifesign\n"
     );
     if found.kruise.is_none() {
         text.push_str("kubectl delete --ignore-not-found crd podprobemarkers.apps.kruise.io nodepodprobes.apps.kruise.io\n");

@@ -11,7 +11,7 @@ pub(crate) enum Feature {
     Markers,
     /// Readiness probes that pods move to the agent by annotation
     Probes,
-    /// The kind of worker latency profiles and its validation; no agent applies a profile on a cluster yet
+    /// Worker latency profiles: their kind, and privileged agents that change kubelets and static pods
     Profiles,
 }
 
@@ -90,10 +90,19 @@ impl Choices {
         if probes {
             document(&[part!("policy-annotations")]);
         }
-        document(&[part!("controllers"), optional(markers, part!("controllers-markers"))]);
+        document(&[
+            part!("controllers"),
+            optional(markers, part!("controllers-markers")),
+            optional(profiles, part!("controllers-profiles")),
+        ]);
         document(&[part!("controllers-pods")]);
         document(&[part!("agent"), optional(markers, part!("agent-markers"))]);
         document(&[part!("agent-pods")]);
+        if profiles {
+            document(&[part!("profiles")]);
+            document(&[&profiles_agent("worker", "DoesNotExist", "kubelet")]);
+            document(&[&profiles_agent("control-plane", "Exists", "control-plane")]);
+        }
         if probes {
             document(&[part!("webhook-pods")]);
         }
@@ -110,13 +119,25 @@ impl Choices {
 
     fn fill(&self, part: &str) -> String {
         let folder = self.cri.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let arguments = if self.has(Feature::Markers) { "" } else { "        - --marker-controller=false\n" };
-        part.replace("@CONTROLLERS_ARGS@", arguments)
+        let mut arguments = String::new();
+        if !self.has(Feature::Markers) {
+            arguments.push_str("        - --marker-controller=false\n");
+        }
+        if self.has(Feature::Profiles) {
+            arguments.push_str("        - --latency-profiles=apply\n");
+        }
+        part.replace("@CONTROLLERS_ARGS@", &arguments)
             .replace("@NAMESPACE@", &self.namespace)
             .replace("@IMAGE@", &self.image)
             .replace("@CRI_FOLDER@", folder)
             .replace("@CRI@", &self.cri)
     }
+}
+
+/// Returns the agent of nodes with or without the label of the control plane; each has an account of its own.
+fn profiles_agent(role: &str, control_plane: &str, files: &str) -> String {
+    let part = part!("profiles-agent");
+    part.replace("@ROLE@", role).replace("@CONTROL_PLANE@", control_plane).replace("@FILES@", files)
 }
 
 #[cfg(test)]
@@ -142,10 +163,11 @@ mod tests {
             let text = serde_json::to_string(&documents).unwrap();
             assert!(!text.contains('@') && text.contains("unix:///run/crio/crio.sock"), "{features:?}");
             assert!(documents.iter().all(|object| object["apiVersion"].is_string() && object["kind"].is_string()));
-            let mut sorted = names(&documents);
-            sorted.sort();
-            sorted.dedup();
-            assert_eq!(sorted.len(), documents.len(), "{features:?}: something is there twice");
+            let mut seen = std::collections::BTreeSet::new();
+            for (object, name) in documents.iter().zip(names(&documents)) {
+                let namespaced = format!("{} {name}", object["metadata"]["namespace"]);
+                assert!(seen.insert(namespaced.clone()), "{features:?}: {namespaced} is there twice");
+            }
         }
     }
 

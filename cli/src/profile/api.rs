@@ -1,21 +1,55 @@
 //! The API that a command about profiles speaks to: that of a plane on this machine, or that of a kubeconfig.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use api::config_node::ConfigNode;
+use api::config_node::{ANNOTATION_APPLIED_PROFILE, ConfigNode};
 use clap::Args;
 use http::Method;
 use kube::Client;
+use profiles::Profile;
 use runtime::RequestError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::config::{DataDir, read_kubeconfig, unreachable};
+use crate::config::{DataDir, OWN_VERSION, api_version, read_kubeconfig, unreachable};
 use crate::error::Failure;
 
 /// Where the one object is.
 const CLUSTERS: &str = "/apis/config.openshift.io/v1/nodes";
 pub(super) const CLUSTER: &str = "/apis/config.openshift.io/v1/nodes/cluster";
+
+/// How long a new plane may take to prepare its control plane for a profile before its node joins all the same.
+const PREPARED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Asks for a profile on a plane that starts. Where no node is registered yet the way is direct, and the control plane is waited for, so that the
+/// first node begins with the heartbeat of the profile.
+pub(crate) async fn ask_at_start(client: &Client, profile: Profile) -> Result<(), Failure> {
+    let api = Api { client: client.clone(), address: "this plane".to_owned() };
+    api.change(json!({"spec": {"workerLatencyProfile": profile.name()}})).await?;
+    if !api.list::<Value>("/api/v1/nodes").await?.is_empty() {
+        return Ok(());
+    }
+    let prepared = async {
+        let mut events = runtime::watch::<ConfigNode>(client, runtime::Scope::default());
+        loop {
+            if let runtime::WatchEvent::Applied(object) = events.next().await
+                && object
+                    .view
+                    .metadata
+                    .annotations
+                    .get(ANNOTATION_APPLIED_PROFILE)
+                    .is_some_and(|applied| applied == profile.name())
+            {
+                return;
+            }
+        }
+    };
+    if tokio::time::timeout(PREPARED_WITHIN, prepared).await.is_err() {
+        tracing::warn!(%profile, "the profile is not in force yet; the node begins as usual");
+    }
+    Ok(())
+}
 
 /// Which API.
 #[derive(Args, Clone)]
@@ -51,6 +85,11 @@ pub(super) struct Api {
 impl Api {
     async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, RequestError> {
         runtime::request(&self.client, method, path, body).await
+    }
+
+    /// Returns whether this is an API of ours, and not that of a stock cluster.
+    pub(super) async fn is_own(&self) -> Result<bool, Failure> {
+        Ok(api_version(&self.client, &self.address).await?.contains(OWN_VERSION))
     }
 
     /// Returns an object or a list; `None`: it is not there.

@@ -117,6 +117,11 @@ impl StatusArgs {
             let api = self.api.client().await?;
             let cluster = api.cluster().await?;
             show(&cluster, self.output)?;
+            if self.output == Format::Table
+                && let Some(line) = super::plan::stand(&api).await
+            {
+                output::print(format!("\n{line}\n").as_bytes())?;
+            }
             if self.watch {
                 let stop = signals::stop_on_signal()?;
                 let mut events = runtime::watch::<ConfigNode>(&api.client, Scope::fields(format!("metadata.name={NAME}")));

@@ -1,14 +1,16 @@
 //! `lifesign profile plan`: every step of a rollout before it happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::config_node::{ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS, ConfigNode};
+use api::config_node::{ANNOTATION_GRACE_PERIOD, ConfigNode};
 use api::{Lease, Node, duration};
 use clap::Args;
+use profiles::advise::advisories;
 use profiles::preview::{Preview, Situation, example, preview, request};
-use profiles::rollout::{World, observed};
-use profiles::{Observed, Profile, Request, Target};
+use profiles::rollout::{ControlPlane, NodeLease, World, observed};
+use profiles::stock::{MirrorPod, StaticPods};
+use profiles::{Advisory, Observed, Profile, Request, Target};
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiArgs};
@@ -25,10 +27,10 @@ use crate::{block_on, output};
 #[derive(Args)]
 pub(super) struct PlanArgs {
     /// The profile in force
-    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse, requires = "to")]
+    #[arg(long, value_name = "PROFILE", value_parser = super::profile, requires = "to")]
     from: Option<Profile>,
     /// The profile to get to
-    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse)]
+    #[arg(long, value_name = "PROFILE", value_parser = super::profile)]
     to: Option<Profile>,
     /// How many nodes to plan for
     #[arg(long, value_name = "N", default_value_t = 3, requires = "from")]
@@ -43,43 +45,94 @@ pub(super) struct PlanArgs {
     output: Format,
 }
 
+/// What a plan is made for.
+struct Question {
+    request: Request,
+    observed: Observed,
+    /// Whether the nodes are kubelets of a stock cluster.
+    stock: bool,
+}
+
 impl PlanArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let grace = self.default_node_monitor_grace_period;
-        let (request, observed) = match (self.from, self.to) {
-            (Some(from), Some(to)) => (request(from, to, grace), example(from, self.nodes, grace)),
+        let Question { request, observed, stock } = match (self.from, self.to) {
+            (Some(from), Some(to)) => {
+                Question { request: request(from, to, grace), observed: example(from, self.nodes, grace), stock: false }
+            }
             (_, to) => block_on(async { observe(&self.api.client().await?, to, grace).await })?,
         };
         let preview = preview(&request, observed);
+        let advisories = advisories(&preview.end, stock, &BTreeMap::new());
         match self.output {
-            Format::Json => print_json(&as_json(&preview)),
-            Format::Table => output::print(as_table(&request, &preview).as_bytes()),
+            Format::Json => print_json(&as_json(&preview, &advisories)),
+            Format::Table => output::print(as_table(&request, &preview, &advisories).as_bytes()),
         }
     }
 }
 
-/// Reads what a cluster says about its values. What it does not say is what its components have built in.
-async fn observe(api: &Api, to: Option<Profile>, default_grace: Duration) -> Result<(Request, Observed), Failure> {
+/// Reads what a cluster says about its values; what it does not say counts as something that cannot be changed.
+async fn observe(api: &Api, to: Option<Profile>, default_grace: Duration) -> Result<Question, Failure> {
     let cluster: ConfigNode = api.cluster().await?;
     let nodes: Vec<Node> = api.list("/api/v1/nodes").await?;
     let leases: Vec<Lease> = api.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
-    let seconds = |lease: &Lease| lease.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let leases: BTreeMap<String, Duration> =
-        leases.iter().filter_map(|lease| Some((lease.metadata.name.clone(), Duration::from_secs(seconds(lease)?)))).collect();
+    let leases: BTreeMap<String, NodeLease> =
+        leases.iter().filter_map(|lease| Some((lease.metadata.name.clone(), NodeLease::read(lease)?))).collect();
+    let stock = !api.is_own().await?;
+    let pods = if stock { static_pods(api).await? } else { StaticPods::default() };
     let annotation = |name: &str| cluster.metadata.annotations.get(name);
-    let toleration = |name: &str| annotation(name).and_then(|text| text.parse().ok()).unwrap_or(300);
+    let control_plane = if stock {
+        ControlPlane::Stock { pods: &pods, kubeadm: None }
+    } else {
+        let configz: Value = api.get("/configz").await?.unwrap_or_default();
+        let seconds = |name: &str| configz["kube-apiserver"][name].as_i64();
+        let grace = annotation(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok()).unwrap_or(default_grace);
+        let tolerations = seconds("defaultNotReadyTolerationSeconds").zip(seconds("defaultUnreachableTolerationSeconds"));
+        ControlPlane::Own { grace, tolerations }
+    };
     let world = World {
         cluster: Some(&cluster),
         nodes: &nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect(),
         leases: &leases,
         pods: &BTreeMap::new(),
-        grace: annotation(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok()).unwrap_or(default_grace),
-        tolerations: (toleration(ANNOTATION_NOT_READY_SECONDS), toleration(ANNOTATION_UNREACHABLE_SECONDS)),
+        control_plane,
     };
     let wanted = Target::parse(&cluster.spec.worker_latency_profile).unwrap_or_default();
     let target = to.map_or(wanted, Target::Of);
     let request = Request { default_grace, ..Request::new(target, world.applied()) };
-    Ok((request, observed(runtime::Clock::system().now(), &world)))
+    Ok(Question { request, observed: observed(runtime::Clock::system().now(), &world), stock })
+}
+
+/// Returns the steps that are left on the way to a profile, in order; `None`: that cannot be said now.
+pub(super) async fn steps_left(api: &Api, to: Profile) -> Option<Vec<String>> {
+    let Question { request, observed, .. } = observe(api, Some(to), profiles::profile::DEFAULT_GRACE).await.ok()?;
+    let steps = preview(&request, observed).steps;
+    Some(steps.into_iter().map(|line| line.step.to_string()).collect())
+}
+
+/// Returns where a rollout stands as a line: the profiles on the way with the present one in brackets, and the steps that are left.
+pub(super) async fn stand(api: &Api) -> Option<String> {
+    let Question { request, observed, .. } = observe(api, None, profiles::profile::DEFAULT_GRACE).await.ok()?;
+    let preview = preview(&request, observed);
+    let mut way: Vec<String> = vec![request.applied.name().to_owned()];
+    way.extend(preview.path.iter().filter(|profile| **profile != request.applied).map(|profile| profile.name().to_owned()));
+    way[0] = format!("[{}]", way[0]);
+    let left = match preview.steps.as_slice() {
+        [] if preview.blocked.is_empty() => "nothing left to do".to_owned(),
+        [] => format!("{} blocked", preview.blocked.len()),
+        [next] => format!("1 step left: {}", next.step),
+        [next, ..] => format!("{} steps left, next {}", preview.steps.len(), next.step),
+    };
+    Some(format!("{}  {left}", way.join(" -> ")))
+}
+
+/// Reads the mirrors of static pods.
+async fn static_pods(api: &Api) -> Result<StaticPods, Failure> {
+    let mut pods = StaticPods::default();
+    for pod in api.list::<MirrorPod>("/api/v1/namespaces/kube-system/pods").await? {
+        pods.take(&pod);
+    }
+    Ok(pods)
 }
 
 fn values(situation: &Situation) -> Vec<String> {
@@ -93,7 +146,7 @@ fn values(situation: &Situation) -> Vec<String> {
     ]
 }
 
-fn as_table(request: &Request, preview: &Preview) -> String {
+fn as_table(request: &Request, preview: &Preview, advisories: &BTreeSet<Advisory>) -> String {
     let way: Vec<&str> = std::iter::once(request.applied).chain(preview.path.iter().copied()).map(Profile::name).collect();
     let mut text = format!("{}\n\n", way.join(" -> "));
     if preview.steps.is_empty() && preview.blocked.is_empty() {
@@ -120,10 +173,16 @@ fn as_table(request: &Request, preview: &Preview) -> String {
         let values = format!("{}/{}/{}", state.interval.as_secs(), state.grace.as_secs(), state.toleration_seconds);
         text.push_str(&format!("  {values:<12} {}\n", avoided.why()));
     }
+    if !advisories.is_empty() {
+        text.push_str("\nto know\n");
+    }
+    for advisory in advisories {
+        text.push_str(&format!("  {}: {}\n", advisory.name(), advisory.text()));
+    }
     text
 }
 
-fn as_json(preview: &Preview) -> Value {
+fn as_json(preview: &Preview, advisories: &BTreeSet<Advisory>) -> Value {
     let situation = |situation: &Situation| {
         json!({
             "slowestSeconds": situation.slowest.map(|slowest| slowest.as_secs_f64()),
@@ -155,5 +214,6 @@ fn as_json(preview: &Preview) -> Value {
         "blocked": blocked.collect::<Vec<_>>(),
         "deferred": preview.deferred,
         "avoided": avoided.collect::<Vec<_>>(),
+        "advisories": advisories.iter().map(|advisory| advisory.name()).collect::<Vec<_>>(),
     })
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use api::Lease;
 use clap::Args;
 use machine::Time;
+use profiles::Profile;
 use runtime::{Clock, WatchEvent};
-use sim::{Gaps, Latency, Length, Link, Outage, Scope};
+use sim::{Gaps, Latency, Length, Link, Outage, Output, Scope};
 
 use super::api::ApiArgs;
 use super::simulate::{as_table, simulate_all};
@@ -78,10 +79,31 @@ impl RecommendArgs {
         match self.output {
             Format::Json => print_json(&serde_json::json!({"recommendation": choice, "runs": runs})),
             Format::Table => {
-                let verdict = verdict(choice.profile.name(), choice.acceptable);
-                output::print(format!("{}\n{verdict}\n", as_table(&runs)).as_bytes())
+                let rates: Vec<(Profile, f64)> =
+                    Profile::ALL.into_iter().zip(runs.iter().map(|run| run.false_not_ready_per_node_day.mean)).collect();
+                let verdict = verdict(choice.profile, choice.acceptable, &rates);
+                let assumed = self.assumptions(&runs[0]);
+                output::print(format!("{}\n{verdict}\n{assumed}\n", as_table(&runs)).as_bytes())
             }
         }
+    }
+
+    /// Returns what the simulation took for granted.
+    fn assumptions(&self, run: &Output) -> String {
+        let latency = match self.latency {
+            Some(median) => format!("one-way latency with a median of {} (log-normal)", api::duration::format(median)),
+            None => "no latency to speak of".to_owned(),
+        };
+        let loss = number(self.loss.unwrap_or(0.0) * 100.0);
+        let outages = match self.outage.len() {
+            0 => "no outages".to_owned(),
+            1 => "one kind of outage, of single nodes".to_owned(),
+            kinds => format!("{kinds} kinds of outages, of single nodes"),
+        };
+        format!(
+            "assumed: {latency}; {loss} % of messages lost, each on its own; {outages}; {} nodes for {} days, seed {}",
+            run.nodes, run.days, run.seed
+        )
     }
 
     fn measured(&self) -> Result<(), Failure> {
@@ -93,6 +115,11 @@ impl RecommendArgs {
         if self.output == Format::Json {
             return print_json(&recommendation);
         }
+        let rates: Vec<(Profile, f64)> = recommendation
+            .predictions
+            .iter()
+            .map(|prediction| (prediction.profile, prediction.false_not_ready_per_node_day))
+            .collect();
         let rows: Vec<Vec<String>> = recommendation
             .predictions
             .iter()
@@ -109,7 +136,7 @@ impl RecommendArgs {
             recommendation.outages,
             number(recommendation.longest_gap_seconds),
             table(&["PROFILE", "PREDICTED FALSE NOTREADY/NODE-DAY", ""], &[false, true, false], &rows),
-            verdict(recommendation.profile.name(), recommendation.acceptable),
+            verdict(recommendation.profile, recommendation.acceptable, &rates),
         );
         output::print(text.as_bytes())
     }
@@ -147,12 +174,25 @@ impl RecommendArgs {
     }
 }
 
-fn verdict(profile: &str, acceptable: bool) -> String {
-    if acceptable {
-        format!("recommended: {profile}")
-    } else {
-        format!("none is good enough; the fewest false alarms: {profile}")
+/// Returns which profile it is, and why: its own rate, and that of the one before it, which would react more quickly.
+fn verdict(profile: Profile, acceptable: bool, rates: &[(Profile, f64)]) -> String {
+    let rate = |of: Profile| rates.iter().find(|(profile, _)| *profile == of).map_or(f64::NAN, |(_, rate)| *rate);
+    let values = profile.values();
+    let own = format!(
+        "{} false NotReady per node and day (limit {}), pods of a dead node go after {} s",
+        number(rate(profile)),
+        number(sim::RATE_MAX),
+        values.reaction_seconds()
+    );
+    if !acceptable {
+        return format!("none is good enough; the fewest false alarms: {profile}\nwhy: {own}");
     }
+    let before = Profile::ALL.into_iter().take_while(|other| *other != profile).last();
+    let quicker = match before {
+        Some(before) => format!("; {before} would give {}", number(rate(before))),
+        None => "; no profile hears nodes more often".to_owned(),
+    };
+    format!("recommended: {profile}\nwhy: {own}{quicker}")
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use profiles::rollout::Options;
+use profiles::rollout::{Deadlines, Options};
 use profiles::status::PROGRESS_DEADLINE_MIN;
+use profiles::steps::Component;
 
 /// How latency profiles are rolled out by a plane.
 #[derive(Args, Clone)]
@@ -21,6 +22,21 @@ pub(crate) struct RolloutArgs {
     /// Let the annotation lifesign.dev/worker-latency-profile give a node a heartbeat and a grace of its own
     #[arg(long)]
     per_node_latency_profiles: bool,
+    /// On a Kubernetes cluster: how long a component has to prove healthy after a step, for example kubelet=30s; repeatable [default: kubelet
+    /// 2m and two heartbeats, kube-controller-manager 2m, kube-apiserver 5m]
+    #[arg(long, value_name = "COMPONENT=DURATION", value_parser = step_deadline)]
+    profile_step_deadline: Vec<(Component, Duration)>,
+}
+
+/// What the controllers do about latency profiles on a Kubernetes cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ProfilesMode {
+    /// Nothing
+    Off,
+    /// Observe, plan and measure; write nothing
+    Observe,
+    /// Roll out, through the agents that run with --profiles
+    Apply,
 }
 
 impl RolloutArgs {
@@ -31,8 +47,20 @@ impl RolloutArgs {
             max_unavailable: self.profile_max_unavailable,
             default_grace: self.default_node_monitor_grace_period,
             per_node: self.per_node_latency_profiles,
+            deadlines: self
+                .profile_step_deadline
+                .iter()
+                .fold(Deadlines::default(), |all, (component, span)| all.with(*component, *span)),
         }
     }
+}
+
+fn step_deadline(text: &str) -> Result<(Component, Duration), String> {
+    let (name, span) = text.split_once('=').ok_or("must be COMPONENT=DURATION")?;
+    let names = Component::ALL.map(Component::name).join(", ");
+    let component = Component::parse(name).ok_or_else(|| format!("{name:?} is none of {names}"))?;
+    let span = api::duration::parse(span).map_err(|error| error.to_string())?;
+    if (1..=3600).contains(&span.as_secs()) { Ok((component, span)) } else { Err("from 1s to 1h".to_owned()) }
 }
 
 fn deadline(text: &str) -> Result<Duration, String> {

@@ -11,6 +11,7 @@ use runtime::{Scope, WatchEvent};
 use serde_json::json;
 
 use super::api::{Api, ApiArgs};
+use super::plan;
 use crate::block_on;
 use crate::error::Failure;
 
@@ -20,7 +21,7 @@ use crate::error::Failure;
 /// An empty name asks for nothing: what was written is removed.
 #[derive(Args)]
 pub(super) struct SetArgs {
-    /// Default, MediumUpdateAverageReaction, LowUpdateSlowReaction, or an empty text
+    /// Default, MediumUpdateAverageReaction (or Medium), LowUpdateSlowReaction (or Low), or an empty text
     #[arg(value_name = "PROFILE", value_parser = profile)]
     profile: String,
     #[command(flatten)]
@@ -55,7 +56,8 @@ pub(super) struct RetryArgs {
 }
 
 fn profile(text: &str) -> Result<String, String> {
-    Target::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    let name = super::long_name(text);
+    Target::parse(name).map(|_| name.to_owned()).map_err(|error| error.to_string())
 }
 
 impl SetArgs {
@@ -87,6 +89,7 @@ pub(super) async fn wait_for(api: &Api, wanted: &str, cluster: &ConfigNode, time
 async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> {
     let mut events = runtime::watch::<ConfigNode>(&api.client, Scope::fields(format!("metadata.name={NAME}")));
     let mut printed: Vec<String> = Vec::new();
+    let mut progress = Progress::default();
     loop {
         let WatchEvent::Applied(object) = events.next().await else { continue };
         let cluster = &object.view;
@@ -100,6 +103,10 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
             lines.map(|condition| format!("{}: {}: {}", condition.owner, condition.reason, condition.message)).collect();
         lines.iter().filter(|line| !printed.contains(line)).for_each(|line| eprintln!("{line}"));
         printed = lines;
+        let target = Target::parse(wanted).unwrap_or_default();
+        if let Some(line) = progress.line(plan::steps_left(api, target.profile()).await) {
+            eprintln!("{line}");
+        }
         if annotation(ANNOTATION_ROLLED_BACK_GENERATION) == generation {
             let failed = conditions.iter().find(|condition| condition.type_ == "Degraded" && condition.status == "True");
             let why = failed.map_or("a part of the plane failed", |condition| condition.reason.as_str());
@@ -114,12 +121,34 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
                     && condition.reason == reason
             })
         };
-        let target = Target::parse(wanted).unwrap_or_default().profile();
-        if annotation(ANNOTATION_APPLIED_PROFILE) == target.name()
+        if annotation(ANNOTATION_APPLIED_PROFILE) == target.profile().name()
             && api::config_node::OWNERS.iter().all(|owner| complete(owner))
         {
             return Ok(());
         }
+    }
+}
+
+/// How far a rollout is: of the most steps that were ever left, so many are done.
+#[derive(Default)]
+struct Progress {
+    most: usize,
+    last: Option<Vec<String>>,
+}
+
+impl Progress {
+    /// Returns what to say about the steps that are left, if it is news; `None`: they are not known now.
+    fn line(&mut self, left: Option<Vec<String>>) -> Option<String> {
+        let left = left.filter(|left| self.last.as_ref() != Some(left))?;
+        self.most = self.most.max(left.len());
+        let done = (self.most - left.len()) * 100 / self.most.max(1);
+        let line = match left.as_slice() {
+            [] => (self.most > 0).then(|| "100% no step left".to_owned()),
+            [next] => Some(format!("{done}% 1 step left: {next}")),
+            [next, .., last] => Some(format!("{done}% {} steps left: {next} ... {last}", left.len())),
+        };
+        self.last = Some(left);
+        line
     }
 }
 
@@ -162,5 +191,23 @@ impl RetryArgs {
         let done =
             |cluster: &ConfigNode| format!("tried again: {}; `lifesign profile status` shows how far it is", wanted(cluster));
         annotate(&self.api, ANNOTATION_RETRY, Some(now), done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_once_with_what_is_left() {
+        let mut progress = Progress::default();
+        let left = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(progress.line(left(&["a", "b", "c", "d"])).as_deref(), Some("0% 4 steps left: a ... d"));
+        assert_eq!(progress.line(left(&["a", "b", "c", "d"])), None, "no news");
+        assert_eq!(progress.line(None), None, "nobody knows");
+        assert_eq!(progress.line(left(&["d"])).as_deref(), Some("75% 1 step left: d"));
+        assert_eq!(progress.line(left(&[])).as_deref(), Some("100% no step left"));
+        assert_eq!(profile("Low").as_deref(), Ok("LowUpdateSlowReaction"));
+        assert!(profile("low").is_err());
     }
 }

@@ -24,7 +24,8 @@ const BAR_EVERY: Duration = Duration::from_millis(200);
 ///
 /// The same code that judges nodes on a plane, in a world of lossy links, outages and deaths. The same scenario and seed give
 /// the same output, byte for byte. Without a file: a day in the life of a fleet behind a mediocre link (1 % loss, 20 ms,
-/// an outage of about 15 s every other day and a death every twenty days per node).
+/// an outage of about 15 s every other day and a death every twenty days per node). examples/scenarios/edge.yaml is a file with every
+/// field explained.
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     /// The scenario, YAML or JSON; - for standard input
@@ -40,7 +41,7 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     /// Only this profile
-    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse)]
+    #[arg(long, value_name = "PROFILE", value_parser = super::profile)]
     profile: Option<Profile>,
     /// Draw the result into this file
     #[arg(long, value_name = "FILE.svg")]

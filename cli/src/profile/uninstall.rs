@@ -29,7 +29,7 @@ impl UninstallArgs {
         block_on(async {
             let api = self.api.client().await?;
             if api.get::<Value>(CLUSTER).await?.is_none() {
-                // Nobody has ever asked.
+                eprintln!("nothing to restore: nobody has ever asked for a profile");
                 return Ok(());
             }
             let patch = json!({
@@ -37,7 +37,9 @@ impl UninstallArgs {
                 "spec": {"workerLatencyProfile": null},
             });
             let cluster = api.change(patch).await?;
-            wait_for(&api, "", &cluster, self.timeout).await
+            wait_for(&api, "", &cluster, self.timeout).await?;
+            eprintln!("restored: no value of a profile is left");
+            Ok(())
         })
     }
 }

@@ -9,7 +9,8 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Returns the conditions `ready` of the endpoints of the Service.
 fn ready(bed: &Bed) -> Vec<bool> {
-    let slices = bed.items("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices");
+    let slices =
+        bed.items("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=web");
     let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
     endpoints.map(|endpoint| endpoint["conditions"]["ready"] == true).collect()
 }

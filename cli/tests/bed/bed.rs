@@ -53,7 +53,7 @@ impl Bed {
             &json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
         );
         for number in 1..=agents {
-            let agent = bed.join(&format!("edge-{number}"), speed);
+            let agent = bed.join(&format!("edge-{number}"), speed, &[]);
             bed.agents.push(agent);
         }
         bed.until("all nodes are ready", || (bed.ready().len() == agents + 1).then_some(()));
@@ -80,7 +80,7 @@ impl Bed {
         let client = Client::new(&plane.kubeconfig(), Protocol::Http2).expect("a client");
         let mut bed = Bed { plane, agents: Vec::new(), controllers: Some(controllers), client, runtime };
         for number in 1..=agents {
-            let agent = bed.join(&format!("edge-{number}"), speed);
+            let agent = bed.join(&format!("edge-{number}"), speed, &[]);
             bed.agents.push(agent);
         }
         bed.until("all nodes are ready", || (bed.ready().len() == agents).then_some(()));
@@ -93,7 +93,8 @@ impl Bed {
         (answer.code == 200).then(|| answer.json())
     }
 
-    fn join(&self, name: &str, speed: u32) -> Agent {
+    /// Starts an agent, with further arguments.
+    pub(crate) fn join(&self, name: &str, speed: u32, arguments: &[&str]) -> Agent {
         let server: SocketAddr = self.plane.url().trim_start_matches("https://").parse().expect("an address");
         let link = Link::open(server, name.bytes().map(u64::from).sum()).expect("a link");
         let printed = self.plane.command("kubeconfig").args(["--node", name]).output().expect("a kubeconfig");
@@ -108,6 +109,7 @@ impl Bed {
             .arg(&path)
             .arg("--data-dir")
             .arg(&data)
+            .args(arguments)
             .env("LIFESIGN_CLOCK_SPEED", speed.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

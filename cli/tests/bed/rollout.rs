@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::bed::{Bed, PODS};
+use crate::bed::{Bed, CLUSTER, PODS};
 
 /// Slow enough that a busy machine does not look like a silent node: the shortest grace is eight seconds.
 const SPEED: u32 = 5;
@@ -51,4 +51,42 @@ fn an_api_server_controllers_and_agents_in_processes_of_their_own_obey_a_profile
     let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
     let pod = bed.call("POST", PODS, &json!({"metadata": {"name": "new"}, "spec": {"containers": [container]}}));
     assert_eq!(pod["spec"]["tolerations"][1]["tolerationSeconds"], 60, "{pod:#}");
+}
+
+#[test]
+fn an_older_agent_holds_up_a_rollout_until_it_is_upgraded_and_a_profile_can_be_taken_back_meanwhile() {
+    let mut bed = Bed::apart(1, SPEED);
+    let old = bed.join("edge-2", SPEED, &["--feature-gates", "WorkerLatencyProfiles=false"]);
+    bed.agents.push(old);
+    bed.until("both nodes are ready", || (bed.ready().len() == 2).then_some(()));
+    let lease = |bed: &Bed, node: &str| {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
+        bed.get(&path)["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default()
+    };
+    let stuck = |bed: &Bed| {
+        bed.call("PATCH", CLUSTER, &json!({"spec": {"workerLatencyProfile": "MediumUpdateAverageReaction"}}));
+        bed.until("the rollout waits for the old agent", || {
+            let cluster = bed.get(CLUSTER);
+            let conditions = cluster["status"]["workerLatencyProfileStatus"]["conditions"].as_array()?.clone();
+            let nodes = conditions.into_iter().find(|one| one["owner"] == "MachineConfigOperator")?;
+            let waits = nodes["reason"] == "ComponentNotAware" && lease(bed, "edge-1") == 80;
+            waits.then(|| {
+                assert!(nodes["message"].as_str().unwrap_or_default().contains("edge-2 (ComponentNotAware"), "{nodes}")
+            })
+        });
+        assert_eq!(lease(bed, "edge-2"), 40, "it does not know the profile");
+    };
+    stuck(&bed);
+    // Taken back on request: the one that obeyed goes back, the other never left.
+    bed.set_profile("Default", |_| ());
+    assert_eq!([lease(&bed, "edge-1"), lease(&bed, "edge-2")], [40, 40]);
+    stuck(&bed);
+    // Upgraded: the rollout goes on by itself.
+    drop(bed.agents.pop());
+    let upgraded = bed.join("edge-2", SPEED, &[]);
+    bed.agents.push(upgraded);
+    bed.set_profile("MediumUpdateAverageReaction", |_| ());
+    assert_eq!([lease(&bed, "edge-1"), lease(&bed, "edge-2")], [80, 80]);
+    let events = bed.events();
+    assert!(events.contains(&"LatencyProfileBlocked".to_owned()), "{events:?}");
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::driver::Browser;
-use crate::{LIFESIGN, PODS, SERVICES, Site, condition, server, service};
+use crate::{LIFESIGN, PODS, SERVICES, Site, condition, keep, server, service};
 
 /// Writes down, in the page, what appears when; each thing once.
 const RECORD: &str = r#"
@@ -83,6 +83,25 @@ pub(crate) fn what_changes_appears_without_reload_and_in_order() {
     browser.until("a silent node", "window.seen.includes('silent')");
     assert_eq!(browser.run("return window.seen"), json!(["not ready", "terminating", "marked", "silent"]));
     assert_eq!(browser.run("return window.stayed"), true, "the page was not loaded again");
+}
+
+pub(crate) fn a_rollout_of_a_profile_shows_its_steps() {
+    let site = Site::start_at_speed(10);
+    let browser = Browser::start(1400, 1000);
+    browser.open(&site.url());
+    let tag = "document.querySelector('#profile .tag')?.textContent";
+    browser.until("the profile", &format!("{tag} === 'applied'"));
+    let wanted = json!({"spec": {"workerLatencyProfile": "MediumUpdateAverageReaction"}});
+    site.call("PATCH", "/apis/config.openshift.io/v1/nodes/cluster", &wanted);
+    browser.until("a rollout", &format!("{tag} === 'rolling out'"));
+    browser.until("its steps", "document.querySelectorAll('#profile [data-owner]').length === 3");
+    keep(&browser, "ui-rollout.png");
+    browser.until(
+        "its end",
+        &format!("{tag} === 'applied' && document.querySelector('#profile b').textContent === 'MediumUpdateAverageReaction'"),
+    );
+    let words = "document.querySelector('[data-node] .sub').textContent";
+    browser.until("the grace of the profile", &format!("{words}.includes('of 2 min')"));
 }
 
 /// `lifesign ui` as a process; it goes with this.

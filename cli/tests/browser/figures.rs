@@ -6,7 +6,7 @@ use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::driver::Browser;
-use crate::{PODS, Site, server, wait};
+use crate::{PODS, Site, keep, server, wait};
 
 pub(crate) fn the_first_paint_is_quick() {
     let site = Site::start();
@@ -72,6 +72,7 @@ pub(crate) fn two_hundred_pods_cost_little() {
     browser.open(&site.url());
     browser.until("all pods", &format!("document.querySelectorAll('[data-pod][data-state=ready]').length === {pods}"));
     browser.until("attempts", "document.querySelectorAll('.strip svg path.good[d^=M]').length > 5");
+    keep(&browser, "ui-many.png");
     let heap = || {
         browser.devtools("HeapProfiler.collectGarbage", &json!({}));
         format!("{:.1}", browser.run("return performance.memory.usedJSHeapSize").as_f64().unwrap() / 1e6)

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::driver::Browser;
-use crate::{PODS, SERVICES, Site, server, service};
+use crate::{PODS, SERVICES, Site, keep, server, service};
 
 const ENTER: &str = "\u{e007}";
 const DOWN: &str = "\u{e015}";
@@ -59,10 +59,9 @@ pub(crate) fn a_phone_shows_one_section_at_a_time() {
     assert_eq!(wide, json!([wide[2], wide[2], wide[2]]), "the details are as wide as the window");
 }
 
-/// Makes the pictures of docs/ui.md if `LIFESIGN_PICTURES` names a folder; they are made, but not kept, otherwise.
+/// The pictures of docs/ui.md: `LIFESIGN_PICTURES=docs/images`, as an absolute path.
 pub(crate) fn pictures_for_the_documents() {
     let site = Site::start();
-    let folder = std::env::var_os("LIFESIGN_PICTURES").map(std::path::PathBuf::from);
     let shop = |name: &str, app: &str, arguments: &[&str]| site.create(PODS, &server(name, app, arguments));
     site.create(SERVICES, &service("cart", "cart"));
     site.create(SERVICES, &service("payments", "payments"));
@@ -84,25 +83,17 @@ pub(crate) fn pictures_for_the_documents() {
     browser.until("attempts", "[...document.querySelectorAll('.strip svg')].some((strip) => Number(strip.ariaLabel?.match(/(\\d+) attempts/)?.[1]) > 20)");
     site.call("DELETE", &format!("{PODS}/cart-4"), &serde_json::Value::Null);
     browser.until("a draining endpoint", "document.querySelector('.cell.draining') !== null");
-    let keep = |name: &str| {
-        let picture = browser.picture();
-        if let Some(folder) = &folder {
-            use base64::Engine;
-            let bytes = base64::engine::general_purpose::STANDARD.decode(picture).unwrap();
-            std::fs::write(folder.join(name), bytes).unwrap();
-        }
-    };
     let theme = |name: &str| browser.run(&format!("document.documentElement.dataset.theme = '{name}'"));
     theme("light");
-    keep("ui-light.png");
+    keep(&browser, "ui-light.png");
     theme("dark");
-    keep("ui-dark.png");
+    keep(&browser, "ui-dark.png");
     browser.run("document.querySelector('[data-pod=\"default/payments-2\"]').click()");
     browser.until("the answer", "document.querySelector('#detail .answer b') !== null");
-    keep("ui-detail.png");
+    keep(&browser, "ui-detail.png");
     browser.keys(ESCAPE);
     theme("light");
     browser.resize(390, 844);
     browser.until("a narrow page", "innerWidth === 390");
-    keep("ui-narrow.png");
+    keep(&browser, "ui-narrow.png");
 }

@@ -177,7 +177,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("get --raw /livez", "", ""),
     ("get --raw /nothing", "", ""),
     ("get --raw /healthz", "", ""),
-    ("get --raw /openapi/v2", "", "only version 3 is served"),
+    ("get --raw /openapi/v2", "", "made of version 3, with texts of our own"),
     ("get --raw /healthz/etcd", "", "checks have other names"),
     ("get --raw /openid/v1/jwks", "", "keys of tokens are not published"),
     ("explain pod.spec.nothing", "", ""),

@@ -17,6 +17,7 @@ mod manifests;
 mod markers;
 mod moved;
 mod page;
+mod profiles;
 mod scripts;
 mod slices;
 mod why;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         workloads::TESTS,
         writes::TESTS,
         installation::TESTS,
+        profiles::TESTS,
     ]
     .concat();
     let long = [slices::LONG, markers::LONG, writes::LONG].concat();

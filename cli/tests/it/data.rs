@@ -205,3 +205,56 @@ fn an_unknown_gate_is_refused() {
     plane.set_arguments(["--feature-gates", "NoSuchGate=true"]);
     assert!(refusal(&plane).contains("NoSuchGate"));
 }
+
+/// Runs the server with arguments that make it exit.
+fn run(plane: &Plane, arguments: &[&str]) -> Output {
+    plane.server_command().args(arguments).output().unwrap()
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_plane_becomes_the_data_of_another() {
+    let plane = Plane::started(LIFESIGN);
+    let client = Client::new(&plane.kubeconfig(), Protocol::Http1).unwrap();
+    for number in 0..50 {
+        let object = json!({"metadata": {"name": format!("c{number}")}, "data": {"text": "sunflower".repeat(2000)}});
+        assert_eq!(client.call("POST", CONFIGMAPS, &object).await.unwrap().code, 201);
+    }
+    // The certificate of the authority is another one there.
+    let own = format!("{CONFIGMAPS}?fieldSelector=metadata.name!=kube-root-ca.crt");
+    let before = client.call("GET", &own, &Value::Null).await.unwrap().json();
+    let file = plane.folder().join("backup.jsonl");
+    let file = file.to_str().unwrap();
+    let ran = run(&plane, &["--backup", file]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(String::from_utf8_lossy(&ran.stdout).starts_with(&format!("backup {file}: ")));
+
+    let mut other = Plane::new(LIFESIGN);
+    assert!(run(&other, &["--restore", file]).status.success());
+    other.start().unwrap();
+    let client = Client::new(&other.kubeconfig(), Protocol::Http1).unwrap();
+    let after = client.call("GET", &own, &Value::Null).await.unwrap().json();
+    assert!(after["items"].as_array().unwrap().len() == 50 && after["items"] == before["items"], "they are the same");
+    let revision = |list: &Value| list["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(revision(&after) > revision(&before), "no revision is given out twice");
+    let refused = run(&other, &["--restore", file]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("in use"), "a server runs there");
+    other.stop();
+    let refused = run(&other, &["--restore", file]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("has data of a plane"));
+}
+
+#[tokio::test]
+async fn a_backup_of_a_plane_that_is_stopped_is_the_same() {
+    let plane = used().await;
+    let file = plane.folder().join("backup.jsonl");
+    let path = file.to_str().unwrap();
+    assert!(run(&plane, &["--backup", path]).status.success());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().filter(|line| line.contains("sunflower")).count(), 20);
+    std::fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let empty = Plane::new(LIFESIGN);
+    let refused = run(&empty, &["--restore", path]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!empty.data_dir().join("store.redb").exists(), "half a backup is none");
+}

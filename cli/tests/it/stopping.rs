@@ -20,7 +20,8 @@ async fn a_clean_stop_ends_watches_and_keeps_everything() {
         let new = Client::new(&kubeconfig, Protocol::Http2).unwrap();
         let mut watches = Vec::new();
         for client in [&old, &new] {
-            watches.push(Watch::open(client, &format!("{CONFIGMAPS}?watch=1")).await);
+            let path = format!("{CONFIGMAPS}?watch=1&fieldSelector=metadata.name%3Dkept");
+            watches.push(Watch::open(client, &path).await);
         }
         let made = new.call("POST", CONFIGMAPS, &json!({"metadata": {"name": "kept"}})).await.unwrap();
         assert_eq!(made.code, 201);

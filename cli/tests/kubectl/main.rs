@@ -6,8 +6,10 @@
 mod access;
 mod applying;
 mod deleting;
+mod deployments;
 mod nodes;
 mod reading;
+mod streams;
 mod writing;
 
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -36,8 +38,10 @@ fn main() -> ExitCode {
         access: the_administrator_may_do_everything, a_viewer_reads_all_but_secrets_and_changes_nothing, controllers_write_everything_but_secrets, a_node_sees_its_own_pods_only, a_token_stands_for_its_service_account;
         applying: two_managers_share_an_object_and_conflicts_are_named, diff_and_dry_run_show_what_an_apply_would_do_and_do_nothing, client_side_apply_is_taken_over_without_conflicts;
         deleting: a_pod_goes_with_grace_or_by_force, selected_and_listed_objects_go, dependents_go_with_their_owner, dependents_go_before_their_owner_when_in_the_foreground, orphans_stay, a_namespace_takes_its_contents_along;
+        deployments: a_deployment_is_changed_rolled_back_paused_and_exposed, a_drain_goes_on_when_the_budget_allows_it;
         nodes: a_node_is_tainted_and_cordoned, drain_evicts_the_pods_of_a_node, drain_waits_for_pods_that_end_with_grace;
         reading: get_shows_the_columns_of_kubernetes, get_shows_slices_leases_and_replica_sets, yaml_and_json_show_the_object, a_watch_shows_changes_as_they_happen, wait_ends_when_the_condition_holds, wait_ends_when_the_object_is_gone, describe_tells_about_pods_nodes_and_services, events_are_listed_and_selected, explain_knows_fields_and_their_meaning, api_resources_lists_what_is_served;
+        streams: exec_runs_a_command_in_the_environment_of_a_container, cp_copies_files_both_ways, port_forward_connects_to_a_port_of_the_pod, what_is_not_there_is_refused_with_the_reason, the_endpoint_of_a_node_is_reached_through_the_server, a_command_ends_when_its_client_is_killed, a_port_that_nobody_listens_on_is_named;
         writing: create_sends_protobuf_and_is_understood, apply_creates_changes_and_prunes, apply_of_a_typo_is_refused, bad_probes_are_refused_with_their_field_and_limit, apply_prunes_what_left_the_manifest, the_three_kinds_of_patch_work, edit_label_annotate_scale_and_replace_change_objects;
     };
     testkit::needs::run(testkit::kubectl::missing(), tests)

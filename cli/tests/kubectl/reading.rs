@@ -38,6 +38,7 @@ pub(crate) fn get_shows_the_columns_of_kubernetes() {
     NAME | TYPE | CLUSTER-IP | EXTERNAL-IP | PORT(S) | AGE | SELECTOR
     away | ExternalName | <none> | example.org | <none> | AGE | app=away
     door | NodePort | CLUSTER-IP | <none> | 443:30443/TCP | AGE | app=door
+    kubernetes | ClusterIP | CLUSTER-IP | <none> | 443/TCP | AGE | <none>
     shop | ClusterIP | CLUSTER-IP | <none> | 80/TCP | AGE | app=shop
     ");
     insta::assert_snapshot!(kubectl.table("get deployments -o wide"), @"
@@ -46,6 +47,7 @@ pub(crate) fn get_shows_the_columns_of_kubernetes() {
     ");
     insta::assert_snapshot!(kubectl.table("get configmaps"), @"
     NAME | DATA | AGE
+    kube-root-ca.crt | 1 | AGE
     settings | 2 | AGE
     ");
     insta::assert_snapshot!(kubectl.table("get secrets"), @"
@@ -67,6 +69,7 @@ pub(crate) fn get_shows_the_columns_of_kubernetes() {
     pod/web
     service/away
     service/door
+    service/kubernetes
     service/shop
     ");
     assert_eq!(kubectl.run("get pods -l app=other"), "");
@@ -99,7 +102,7 @@ spec:
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: 'web:1'}]}}
 ",
     );
-    insta::assert_snapshot!(kubectl.table("get endpointslices"), @"
+    insta::assert_snapshot!(kubectl.table("get endpointslices -l kubernetes.io/service-name!=kubernetes"), @"
     NAME | ADDRESSTYPE | PORTS | ENDPOINTS | AGE
     web-1 | IPv4 | 8080 | 10.1.0.1,10.1.0.2,10.1.0.3 + 1 more... | AGE
     ");
@@ -131,7 +134,8 @@ pub(crate) fn yaml_and_json_show_the_object() {
       namespace: default
     "#);
     let list: serde_json::Value = serde_json::from_str(&kubectl.run("get configmaps -o json")).unwrap();
-    assert_eq!(list["items"][0]["data"]["a"], "1");
+    let values: Vec<_> = list["items"].as_array().unwrap().iter().filter_map(|item| item["data"]["a"].as_str()).collect();
+    assert_eq!(values, ["1"]);
 }
 
 pub(crate) fn a_watch_shows_changes_as_they_happen() {
@@ -248,15 +252,26 @@ pub(crate) fn api_resources_lists_what_is_served() {
     NAME | SHORTNAMES | APIVERSION | NAMESPACED | KIND
     bindings |  | v1 | true | Binding
     configmaps | cm | v1 | true | ConfigMap
+    endpoints | ep | v1 | true | Endpoints
     events | ev | v1 | true | Event
+    limitranges | limits | v1 | true | LimitRange
     namespaces | ns | v1 | false | Namespace
     nodes | no | v1 | false | Node
+    persistentvolumeclaims | pvc | v1 | true | PersistentVolumeClaim
+    persistentvolumes | pv | v1 | false | PersistentVolume
     pods | po | v1 | true | Pod
+    podtemplates |  | v1 | true | PodTemplate
+    replicationcontrollers | rc | v1 | true | ReplicationController
+    resourcequotas | quota | v1 | true | ResourceQuota
     secrets |  | v1 | true | Secret
     serviceaccounts | sa | v1 | true | ServiceAccount
     services | svc | v1 | true | Service
     ");
-    assert_eq!(kubectl.run("api-resources --categories=all -o name"), "pods\nservices\ndeployments.apps\nreplicasets.apps\n");
+    let all = kubectl.run("api-resources --categories=all -o name");
+    let mut all: Vec<&str> = all.lines().collect();
+    all.sort_unstable();
+    let workloads = ["daemonsets.apps", "deployments.apps", "horizontalpodautoscalers.autoscaling", "jobs.batch"];
+    assert!(workloads.iter().all(|name| all.contains(name)) && all.contains(&"pods") && all.contains(&"services"), "{all:?}");
     assert!(kubectl.run("api-versions").contains("discovery.k8s.io/v1"));
     assert!(kubectl.run("version").contains("+lifesign"));
     assert!(kubectl.run("get --raw /readyz?verbose").ends_with("readyz check passed\n"));

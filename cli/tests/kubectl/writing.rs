@@ -114,7 +114,7 @@ pub(crate) fn apply_prunes_what_left_the_manifest() {
     kubectl.apply(&format!("{}{}", one("kept"), one("left")));
     let prune = "apply --prune -l set=mine --prune-allowlist=core/v1/ConfigMap -f -";
     assert_eq!(kubectl.run_with(prune, &one("kept")), "configmap/kept unchanged\nconfigmap/left pruned\n");
-    assert_eq!(kubectl.run("get configmaps -o name"), "configmap/kept\n");
+    assert_eq!(kubectl.run("get configmaps -l set=mine -o name"), "configmap/kept\n");
 }
 
 pub(crate) fn the_three_kinds_of_patch_work() {

@@ -1,4 +1,4 @@
-//! `lifesign top` in a real terminal: tmux at 80 columns and 24 lines. Without tmux every test is listed as ignored, with the
+//! `lifesign top` and `kubectl exec -it` in a real terminal: tmux at 80 columns and 24 lines. Without tmux every test is listed as ignored, with the
 //! reason.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
@@ -29,7 +29,10 @@ fn main() -> ExitCode {
         ),
         ("top_without_an_agent_shows_conditions_and_events", top_without_an_agent_shows_conditions_and_events),
     ];
-    testkit::needs::run(missing, tests)
+    let with_kubectl = missing.clone().or_else(testkit::kubectl::missing);
+    let exec: testkit::needs::Tests =
+        vec![("exec_has_a_terminal_with_size_signals_and_exit_code", exec_has_a_terminal_with_size_signals_and_exit_code)];
+    testkit::needs::run_groups(vec![(missing, tests), (with_kubectl, exec)])
 }
 
 /// A terminal with a shell in it.
@@ -138,4 +141,49 @@ fn top_without_an_agent_shows_conditions_and_events() {
     let screen = terminal.until("its event", |screen| screen.contains("Unhealthy Readiness probe failed"));
     assert!(screen.contains("no agent of Lifesign tells its attempts"), "{screen}");
     terminal.keys(&["q"]);
+}
+
+fn exec_has_a_terminal_with_size_signals_and_exit_code() {
+    let mut plane = Plane::new(LIFESIGN).whole();
+    plane.start().unwrap();
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod("web")["spec"]});
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
+    });
+    create(&plane, "/apis/apps/v1/namespaces/default/deployments", &web);
+    let terminal = Terminal::start(&plane);
+    let line = |text: &str| terminal.keys(&["-l", text]);
+    let enter = || terminal.keys(&["Enter"]);
+    line(&format!(
+        "export KUBECONFIG={}; kubectl wait --for=condition=Available deploy/web --timeout=60s",
+        plane.kubeconfig().display()
+    ));
+    enter();
+    terminal.until("the deployment", |screen| screen.contains("condition met"));
+    line("kubectl exec -it deploy/web -- env PS1='inside> ' sh");
+    enter();
+    terminal.until("a shell in the pod", |screen| screen.contains("inside>"));
+    line("stty size; tty; echo it is $POD_NAME");
+    enter();
+    let shown = |screen: &str| screen.contains("24 80") && screen.contains("/dev/pts/") && screen.contains("it is web-");
+    terminal.until("size and terminal", shown);
+    terminal.tmux(&["resize-window", "-x", "100", "-y", "30"]).expect("tmux resizes");
+    // The new size travels: asked until it is there.
+    line("until [ \"$(stty size)\" = '30 100' ]; do sleep 0.1; done; echo size-$((1+1))");
+    enter();
+    terminal.until("the new size", |screen| screen.contains("size-2"));
+    line("sleep 1000; echo slept-$?");
+    enter();
+    terminal.until("the command", |screen| screen.contains("sleep 1000"));
+    terminal.keys(&["C-c"]);
+    line("echo interrupted-$((1+1))");
+    enter();
+    terminal.until("the prompt after ^C", |screen| screen.contains("interrupted-2"));
+    line("exit 7");
+    enter();
+    terminal.until("the first shell", |screen| screen.contains("exit code 7"));
+    line("echo code-$?");
+    enter();
+    terminal.until("the exit code", |screen| screen.contains("code-7"));
 }

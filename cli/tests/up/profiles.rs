@@ -111,6 +111,22 @@ fn default_to_low_goes_through_medium_and_new_pods_feel_it() {
 }
 
 #[test]
+fn a_profile_that_is_there_before_the_first_node_is_applied_directly_and_the_node_begins_with_it() {
+    let up = Up::start_in(&["--worker-latency-profile", "Low"], &[("LIFESIGN_CLOCK_SPEED", "10")]);
+    let cluster = up.wait_for(CLUSTERS, "cluster", "at Low", |cluster| complete(cluster, "ProfileUpdated"));
+    assert_eq!(annotation(&cluster, "applied-profile"), "LowUpdateSlowReaction");
+    assert_eq!(lease_seconds(&up), 240);
+    let metrics = up.text("/metrics");
+    let steps = |kind: &str| {
+        metrics.lines().any(|line| line.starts_with(&format!("lifesign_latency_profile_steps_total{{kind=\"{kind}\"")))
+    };
+    assert!(steps("kcm") && steps("kas"), "{metrics}");
+    assert!(!steps("node"), "the node never had another heartbeat");
+    let events = up.get("/api/v1/namespaces/default/events");
+    assert!(!events.to_string().contains("MediumUpdateAverageReaction"), "the way is direct: {events:#}");
+}
+
+#[test]
 fn a_profile_survives_a_restart_and_an_empty_one_leaves_nothing_behind() {
     let mut up = quick();
     up.wait_for(CLUSTERS, "cluster", "complete with no profile", |cluster| complete(cluster, "ProfileEmpty"));

@@ -1,7 +1,5 @@
 //! Deployments through the real binary: `kubectl` as on any cluster, real processes behind a Service.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::Up;
@@ -44,21 +42,6 @@ impl Up {
         let (code, answer) = self.call("POST", DEPLOYMENTS, deployment);
         assert_eq!(code, 201, "{answer}");
         self.wait_for(DEPLOYMENTS, "web", "rolled out", is_rolled_out)
-    }
-
-    /// Runs kubectl on this plane; returns what it printed, and whether it was content.
-    fn kubectl(&self, arguments: &str) -> (String, bool) {
-        let mut command = Command::new("kubectl");
-        command.args(arguments.split(' ')).env("KUBECONFIG", self.plane.kubeconfig()).env("HOME", self.plane.folder());
-        let output = command.output().expect("kubectl runs");
-        let text = [output.stdout, output.stderr].concat();
-        (String::from_utf8_lossy(&text).into_owned(), output.status.success())
-    }
-
-    fn types(&self, arguments: &str) -> String {
-        let (text, good) = self.kubectl(arguments);
-        assert!(good, "kubectl {arguments}: {text}\nlog:\n{}", self.plane.log());
-        text
     }
 
     fn items(&self, collection: &str) -> Vec<Value> {
@@ -116,50 +99,7 @@ fn a_rolling_update_of_ten_pods_loses_no_request() {
 }
 
 #[test]
-fn kubectl_works_on_deployments_as_on_any_cluster() {
-    if !testkit::kubectl::is_installed() {
-        return;
-    }
-    let up = Up::start();
-    up.types("create deployment web --image=local -- lifesign serve");
-    let text = up.types("rollout status deployment/web --timeout=60s");
-    assert!(text.contains("successfully rolled out"), "{text}");
-    assert!(up.types("scale deployment/web --replicas=3").contains("scaled"));
-    up.types("rollout status deployment/web --timeout=60s");
-    up.types("wait --for=condition=Available deployment/web --timeout=60s");
-    assert_eq!(up.items(PODS).len(), 3);
-    assert!(up.types("get deployment web").contains("3/3"));
-
-    up.types("set env deployment/web COLOUR=blue");
-    up.types("rollout status deployment/web --timeout=60s");
-    up.types("rollout restart deployment/web");
-    up.types("rollout status deployment/web --timeout=60s");
-    let history = up.types("rollout history deployment/web");
-    let revisions: Vec<&str> = history.lines().skip(2).filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(revisions, ["1", "2", "3"], "{history}");
-    assert!(up.types("rollout undo deployment/web --to-revision=1").contains("rolled back"));
-    up.types("rollout status deployment/web --timeout=60s");
-    let first = up.get(&format!("{DEPLOYMENTS}/web"));
-    assert_eq!(first["spec"]["template"]["spec"]["containers"][0].get("env"), None, "{first:#}");
-    assert_eq!(first["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "4");
-
-    up.types("rollout pause deployment/web");
-    up.types("set env deployment/web COLOUR=red");
-    let paused = up.wait_for(DEPLOYMENTS, "web", "paused", |deployment| {
-        deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"]
-            && crate::condition(deployment, "Progressing").is_some_and(|condition| condition["reason"] == "DeploymentPaused")
-    });
-    assert_eq!(paused["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "4", "nothing is rolled out");
-    up.types("rollout resume deployment/web");
-    up.types("rollout status deployment/web --timeout=60s");
-    assert!(up.types("expose deployment/web --port=80 --target-port=8080").contains("exposed"));
-    assert!(up.types("describe deployment web").contains("ScalingReplicaSet"), "events are told");
-    up.types("delete deployment web");
-    up.wait_gone(DEPLOYMENTS, "web");
-}
-
-#[test]
-fn a_drain_waits_for_the_budget_and_taints_do_not() {
+fn an_eviction_respects_the_budget_and_a_taint_does_not() {
     let up = Up::start();
     up.create_deployment(&web(2));
     let budget = json!({
@@ -193,10 +133,6 @@ fn a_drain_waits_for_the_budget_and_taints_do_not() {
     let (code, refused) = evict(&pods[1]);
     let why = "The disruption budget web needs 1 healthy pods and has 1 currently";
     assert_eq!((code, &refused["details"]["causes"][0]["message"]), (429, &json!(why)), "{refused}");
-    if testkit::kubectl::is_installed() {
-        let (text, good) = up.kubectl(&format!("drain {node} --timeout=2s --ignore-daemonsets --force"));
-        assert!(!good && text.contains("would violate the pod's disruption budget"), "{text}");
-    }
     // A taint is not an eviction through the API: it takes the pod whatever the budget says.
     let taint = json!({"spec": {"taints": [{"key": "gone", "effect": "NoExecute"}]}});
     assert_eq!(up.call("PATCH", &format!("/api/v1/nodes/{node}"), &taint).0, 200);

@@ -43,6 +43,11 @@ pub const ANNOTATION_UPDATE_FREQUENCY: &str = "lifesign.dev/node-status-update-f
 /// On a core Node, where a plane allows it: the profile whose heartbeat and grace this node has, whatever the others have.
 pub const ANNOTATION_NODE_PROFILE: &str = "lifesign.dev/worker-latency-profile";
 
+/// Carrier of a step on a *core* Node (cluster): what its profiles agent is to change, as JSON; written by the controllers.
+pub const ANNOTATION_APPLY_STEP: &str = "lifesign.dev/apply-step";
+/// On a core Node (cluster): what its profiles agent can change, sees in use, and has done last, as JSON; written by the agent.
+pub const ANNOTATION_APPLIED_STEP: &str = "lifesign.dev/applied-step";
+
 /// Returns the heartbeat interval that a core Node asks its agent for; `None`: none. The error is a text that is no interval.
 pub fn annotated_interval(node: &crate::Node) -> Result<Option<Duration>, &str> {
     let Some(text) = node.metadata.annotations.get(ANNOTATION_UPDATE_FREQUENCY) else { return Ok(None) };

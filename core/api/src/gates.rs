@@ -17,16 +17,19 @@ pub enum Gate {
     SubSecondProbeTimeouts,
     /// `periodMilliseconds` and `initialDelayMilliseconds` of probes; KEP-3066.
     SubSecondProbes,
+    /// The agent beats as often as the latency profile of its plane asks for.
+    WorkerLatencyProfiles,
 }
 
 impl Gate {
     /// Every gate, by name.
-    pub const ALL: [Gate; 5] = [
+    pub const ALL: [Gate; 6] = [
         Gate::EndpointSliceTerminatingCondition,
         Gate::PreferSameTrafficDistribution,
         Gate::ProbeOnListen,
         Gate::SubSecondProbeTimeouts,
         Gate::SubSecondProbes,
+        Gate::WorkerLatencyProfiles,
     ];
 
     /// Returns the name used on the command line.
@@ -37,6 +40,7 @@ impl Gate {
             Gate::ProbeOnListen => "ProbeOnListen",
             Gate::SubSecondProbeTimeouts => "SubSecondProbeTimeouts",
             Gate::SubSecondProbes => "SubSecondProbes",
+            Gate::WorkerLatencyProfiles => "WorkerLatencyProfiles",
         }
     }
 

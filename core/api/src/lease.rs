@@ -7,6 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::Timestamp;
 use crate::meta::{Kind, ObjectMeta, Scope};
 
+/// Annotation of an agent's Lease: its version.
+pub const ANNOTATION_VERSION: &str = "lifesign.dev/version";
+/// Annotation of an agent's Lease: what it can do, separated by commas.
+pub const ANNOTATION_CAPABILITIES: &str = "lifesign.dev/capabilities";
+/// The capability of an agent that beats as often as its Node asks for.
+pub const CAPABILITY_HEARTBEAT_INTERVAL: &str = "heartbeat-interval";
+
 /// A node holds its Lease for as many heartbeats as this.
 const BEATS: u32 = 4;
 
@@ -42,6 +49,14 @@ impl Kind for Lease {
     }
 }
 
+impl Lease {
+    /// Returns whether the holder says that it can do something.
+    pub fn is_capable(&self, capability: &str) -> bool {
+        let given = self.metadata.annotations.get(ANNOTATION_CAPABILITIES);
+        given.is_some_and(|given| given.split(',').any(|one| one.trim() == capability))
+    }
+}
+
 /// Who holds a lease, and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -64,7 +79,7 @@ pub struct LeaseSpec {
 }
 
 impl LeaseSpec {
-    /// Returns how long it is held without renewal, if that is said and more than nothing.
+    /// Returns how long it is held without renewal, if that is given and more than nothing.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs)

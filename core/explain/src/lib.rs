@@ -7,6 +7,7 @@
 
 mod findings;
 mod in_front;
+pub mod kubelet;
 mod markers;
 pub mod patch;
 mod practice;
@@ -27,7 +28,7 @@ use serde_json::Value;
 use probe::timing::{Defaults, NodePolicy, Timing, knocks};
 
 pub use report::{Action, Finding, Report, Severity, Skipped, Workload};
-pub use table::{table, table_with_patches};
+pub use table::{Look, table};
 pub use times::{Ready, Span, Start, Times};
 
 /// What the explanation is about beside the objects.
@@ -39,6 +40,8 @@ pub struct Options {
     pub listen_after: Option<Duration>,
     /// Codes of findings that nobody wants to hear.
     pub ignore: BTreeSet<String>,
+    /// Whether a stock kubelet is compared with.
+    pub kubelet: bool,
 }
 
 impl Options {

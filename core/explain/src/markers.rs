@@ -73,6 +73,7 @@ fn probe(item: &Value, path: &Path, options: &Options, found: &mut Findings) -> 
         handler: HandlerKind::of(value).map_or_else(String::new, |handler| handler.field().to_owned()),
         times,
         times_without_sub_second: Some(marker_times(&stored, &without)).filter(|other| *other != times),
+        kubelet: None,
         action: Action::Mark,
         never_up: Some(times.never_up()),
         failing: Some(times.failing()),

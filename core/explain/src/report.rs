@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::kubelet::OnKubelet;
 use crate::times::{Ready, Span, Times};
 
 /// The explanation of some objects.
@@ -110,6 +111,9 @@ pub struct Probe {
     /// The same with the gate SubSecondProbes off; absent if that changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times_without_sub_second: Option<Times>,
+    /// What a stock kubelet does with it; absent if nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<OnKubelet>,
     /// What Failure does.
     pub action: Action,
     /// When it does so after the start, if the container never answers well; absent if it is not asked from the start on.

@@ -1,35 +1,41 @@
 //! A report for people: per container when it is ready, a table of its probes, a timeline; then what was found.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::Options;
 use crate::findings::span;
-use crate::patch;
-use crate::report::{Action, Container, Finding, Probe, Report, Workload};
+use crate::report::{Action, Container, Finding, Probe, Report, Severity, Workload};
 use crate::timeline::{LEGEND, timeline};
 use crate::times::Ready;
+use crate::{kubelet, patch};
 
 const HEAD: [&str; 7] = ["PROBE", "HANDLER", "DELAY", "PERIOD", "TIMEOUT", "OK/FAIL", "WHAT IT DOES"];
 
-/// Returns the report as text, wrapped at `width` where sentences are.
-pub fn table(report: &Report, options: &Options, width: usize) -> String {
-    write_table(report, options, width, false)
+/// How a report is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Sentences are wrapped here.
+    pub width: usize,
+    /// Whether severities are coloured.
+    pub colour: bool,
+    /// Whether findings show their patches.
+    pub patches: bool,
 }
 
-/// Returns the report as text, with the patch of every finding that has one.
-pub fn table_with_patches(report: &Report, options: &Options, width: usize) -> String {
-    write_table(report, options, width, true)
-}
+/// Names of folded objects that are shown.
+const NAMED: usize = 5;
 
-fn write_table(report: &Report, options: &Options, width: usize, patches: bool) -> String {
-    let mut text = String::new();
+/// Returns the report as text: the verdict first, objects that differ in nothing but their names once.
+pub fn table(report: &Report, options: &Options, look: Look) -> String {
+    let mut text = verdict(report);
     let listens = options.listens_ms();
-    for workload in &report.workloads {
-        let _ = writeln!(text, "{} {}/{}", workload.kind, workload.namespace, workload.name);
+    for (names, workload) in folded(report) {
+        let _ = writeln!(text, "{} {}/{}", workload.kind, workload.namespace, heading(&names));
         for shown in &workload.containers {
-            container(&mut text, shown, listens, width);
+            container(&mut text, shown, listens, look.width);
         }
-        findings(&mut text, workload, width, patches);
+        findings(&mut text, workload, look);
         text.push('\n');
     }
     if report.workloads.iter().any(|workload| workload.containers.iter().any(|container| !container.probes.is_empty())) {
@@ -37,12 +43,60 @@ fn write_table(report: &Report, options: &Options, width: usize, patches: bool) 
             Some(listens) => format!("timelines: the container answers from {} on", span(listens)),
             None => "timelines: the container answers at once".to_owned(),
         };
-        let _ = writeln!(text, "{scene}\n{LEGEND}");
+        let source = match options.kubelet {
+            true => "times are those of Lifesign's agent where nothing else is said",
+            false => "times are those of Lifesign's agent; --kubelet shows those of a stock kubelet beside them",
+        };
+        let _ = writeln!(text, "{scene}\n{LEGEND}\n{source}");
     }
     for skipped in &report.skipped {
         let _ = writeln!(text, "skipped: {} {}: it has no pod template", skipped.kind, skipped.name);
     }
     text
+}
+
+/// Returns how many findings there are, of which severity; nothing if there is nothing to judge.
+fn verdict(report: &Report) -> String {
+    if report.workloads.is_empty() {
+        return String::new();
+    }
+    let count = |severity| report.findings().filter(|finding| finding.severity == severity).count();
+    let some = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info")];
+    let words: Vec<String> =
+        some.into_iter().map(|(severity, word)| (count(severity), word)).filter(|(count, _)| *count > 0).map(plural).collect();
+    let found = if words.is_empty() { "nothing found".to_owned() } else { words.join(", ") };
+    format!("{found} in {}\n\n", plural((report.workloads.len(), "object")))
+}
+
+fn plural((count, word): (usize, &str)) -> String {
+    format!("{count} {word}{}", if count == 1 || word == "info" { "" } else { "s" })
+}
+
+/// Returns every workload once, with the names of those that are like it.
+fn folded(report: &Report) -> Vec<(Vec<&str>, &Workload)> {
+    let mut all: Vec<(Vec<&str>, &Workload)> = Vec::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for workload in &report.workloads {
+        let Workload { kind, namespace, containers, findings, .. } = workload;
+        // What it says may contain its own name.
+        let like = format!("{kind}/{namespace} {containers:?} {findings:?}").replace(&workload.name, "");
+        match seen.get(&like) {
+            Some(index) => all[*index].0.push(&workload.name),
+            None => {
+                seen.insert(like, all.len());
+                all.push((vec![&workload.name], workload));
+            }
+        }
+    }
+    all
+}
+
+fn heading(names: &[&str]) -> String {
+    match names.len() {
+        1 => names[0].to_owned(),
+        count if count <= NAMED => format!("{} ({count} alike)", names.join(", ")),
+        count => format!("{} and {} more ({count} alike)", names[..NAMED].join(", "), count - NAMED),
+    }
 }
 
 fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: usize) {
@@ -60,6 +114,11 @@ fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: 
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(shown.probes.iter().map(row));
     columns(text, &rows, width);
+    let compared = kubelet::rows(shown);
+    if !compared.is_empty() {
+        text.push('\n');
+        columns(text, &compared, width);
+    }
     let lines = timeline(shown, listens, width.saturating_sub(4));
     if !lines.is_empty() {
         text.push('\n');
@@ -165,14 +224,14 @@ fn effect(probe: &Probe) -> String {
 }
 
 /// Writes rows in aligned columns; the last one is wrapped.
-fn columns(text: &mut String, rows: &[[String; 7]], width: usize) {
-    let mut widths = [0; 7];
+fn columns<const N: usize>(text: &mut String, rows: &[[String; N]], width: usize) {
+    let mut widths = [0; N];
     for row in rows {
         for (wide, cell) in widths.iter_mut().zip(row) {
             *wide = (*wide).max(cell.chars().count());
         }
     }
-    let last = HEAD.len() - 1;
+    let last = N - 1;
     let indent: usize = 4 + widths[..last].iter().map(|wide| wide + 2).sum::<usize>();
     for row in rows {
         let mut line = "    ".to_owned();
@@ -188,13 +247,15 @@ fn columns(text: &mut String, rows: &[[String; 7]], width: usize) {
     }
 }
 
-fn findings(text: &mut String, workload: &Workload, width: usize, patches: bool) {
+fn findings(text: &mut String, workload: &Workload, look: Look) {
+    let Look { width, colour, patches } = look;
     if workload.findings.is_empty() {
         text.push_str("\n  nothing found\n");
         return;
     }
     for Finding { severity, id, path, text: described, advice, patch } in &workload.findings {
-        let _ = writeln!(text, "\n  {severity:7} {id}: {path}");
+        let (begin, end) = if colour { (colour_of(*severity), "\u{1b}[0m") } else { ("", "") };
+        let _ = writeln!(text, "\n  {begin}{severity:7}{end} {id}: {path}");
         wrap(text, "          ", described, width);
         if !advice.is_empty() {
             wrap(text, "          ", &format!("-> {advice}"), width);
@@ -204,6 +265,14 @@ fn findings(text: &mut String, workload: &Workload, width: usize, patches: bool)
         {
             let _ = writeln!(text, "          | {line}");
         }
+    }
+}
+
+fn colour_of(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "\u{1b}[31m",
+        Severity::Warning => "\u{1b}[33m",
+        Severity::Info => "\u{1b}[36m",
     }
 }
 

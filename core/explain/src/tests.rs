@@ -68,7 +68,7 @@ fn what_cannot_be_read_is_found_and_the_rest_is_explained() {
         json!({"kind": "Pod"}),
         json!({"kind": "Pod", "spec": {"containers": [1, null, {"livenessProbe": 3}]}}),
     ] {
-        let text = table(&explain(std::slice::from_ref(&odd), &options()), &options(), 100);
+        let text = table(&explain(std::slice::from_ref(&odd), &options()), &options(), Look { width: 100, ..Look::default() });
         assert!(!text.is_empty(), "{odd}");
     }
     assert_found(
@@ -300,7 +300,7 @@ fn no_number_makes_a_table_wider_than_asked_for() {
             let report = explain(std::slice::from_ref(&object), &options);
             let timeline = crate::timeline::timeline(&report.workloads[0].containers[0], options.listens_ms(), 90);
             assert!(timeline.iter().all(|line| line.chars().count() <= 91), "{timeline:#?}");
-            assert!(table(&report, &options, 100).contains("readiness"));
+            assert!(table(&report, &options, Look { width: 100, ..Look::default() }).contains("readiness"));
         }
     }
 }
@@ -335,7 +335,7 @@ fn knocks_are_told_drawn_and_counted_on() {
     assert_eq!(container.ready.and_then(|ready| ready.lag_on_listen_ms), Some(10_010));
     let lines = crate::timeline::timeline(container, options.listens_ms(), 90);
     assert_eq!(lines[1], "readiness  |:|:::::|                   R===================|===================|==========");
-    let text = table(&report, &options, 100);
+    let text = table(&report, &options, Look { width: 100, ..Look::default() });
     assert!(text.contains("about 10.01s after it listens"), "{text}");
     let json = serde_json::to_value(&report).unwrap();
     let shown = &json["workloads"][0]["containers"][0];
@@ -349,7 +349,7 @@ fn knocks_are_told_drawn_and_counted_on() {
     let report = explain(&[object], &off);
     let container = &report.workloads[0].containers[0];
     assert_eq!((container.ready_at_ms, container.ready.and_then(|ready| ready.lag_on_listen_ms)), (Some(20_000), None));
-    assert!(!table(&report, &off, 100).contains("after it listens"));
+    assert!(!table(&report, &off, Look { width: 100, ..Look::default() }).contains("after it listens"));
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn nothing_that_a_manifest_may_hold_makes_it_panic() {
                 let options = Options { listen_after, ..options() };
                 let report = explain(&objects, &options);
                 assert_eq!(report.workloads.len(), 2);
-                assert!(table(&report, &options, 100).starts_with("Pod default/web"));
+                assert!(table(&report, &options, Look { width: 100, ..Look::default() }).contains("\n\nPod default/web\n"));
                 serde_json::to_string(&report).unwrap();
             }
         }

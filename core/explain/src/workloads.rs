@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use api::field::Path;
-use api::{Gate, HandlerKind, ProbeType, json, pod, probe_rules};
+use api::{FeatureGates, Gate, HandlerKind, ProbeType, json, pod, probe_rules};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::findings::{self, Findings};
+use crate::kubelet::OnKubelet;
 use crate::report::{Action, Container, Probe, Severity, Workload};
 use crate::times::{Start, Times};
 use crate::{Options, container_times, name, namespace, practice};
 use probe::Restarts;
-use probe::timing::NodePolicy;
+use probe::timing::{NodePolicy, SubSecondProbePolicy};
 
 /// A kill gets at least this long; kubelet.
 const GRACE_SECONDS_MIN: i64 = 2;
@@ -157,6 +158,7 @@ fn read<'a>(container: &'a Value, type_: ProbeType, path: &Path, options: &Optio
 fn container(subject: &Subject<'_>, spec: &Value, options: &Options) -> Container {
     let start = subject.start();
     let without = NodePolicy { gates: options.node.gates.clone().with(Gate::SubSecondProbes, false), ..options.node.clone() };
+    let stock = stock_node();
     let ready = start.ready();
     let ready_without = Some(subject.start_on(&without).ready()).filter(|other| *other != ready);
     let probes = subject.probes.iter().map(|read| {
@@ -171,6 +173,7 @@ fn container(subject: &Subject<'_>, spec: &Value, options: &Options) -> Containe
             handler: HandlerKind::of(read.value).map_or_else(String::new, |handler| handler.field().to_owned()),
             times: read.times,
             times_without_sub_second: Some(times_without).filter(|times| *times != read.times),
+            kubelet: options.kubelet.then(|| OnKubelet::of(&container_times(&read.probe, read.type_, &stock))),
             action: action(read, subject, spec),
             never_up: decides_start.then(|| read.times.never_up()),
             failing: (read.type_ != ProbeType::Startup).then(|| read.times.failing()),
@@ -188,6 +191,13 @@ fn container(subject: &Subject<'_>, spec: &Value, options: &Options) -> Containe
         ready_without_sub_second: ready_without,
         probes: probes.collect(),
     }
+}
+
+/// Returns a node as Kubernetes alone has it: none of our gates is there.
+fn stock_node() -> NodePolicy {
+    let gates = [Gate::SubSecondProbes, Gate::SubSecondProbeTimeouts, Gate::ProbeOnListen];
+    let gates = gates.into_iter().fold(FeatureGates::default(), |gates, gate| gates.with(gate, false));
+    NodePolicy { gates, policy: SubSecondProbePolicy::default(), second_look: false }
 }
 
 fn action(read: &Read<'_>, subject: &Subject<'_>, spec: &Value) -> Action {

@@ -33,6 +33,9 @@ mod workload;
 use api::names;
 use machine::Time;
 
+pub(crate) use fill::copy;
+pub(crate) use workload::{default_template, validate_template as validate_pod_template};
+
 pub use fields::{selectable_fields, supported_field_label};
 pub use meta::{MetaRules, NameRule};
 pub use pod::tolerations::admit_pod_tolerations;

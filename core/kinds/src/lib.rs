@@ -5,6 +5,7 @@
 
 pub mod base64;
 pub mod builtin;
+pub mod further;
 pub mod key;
 pub mod model;
 pub mod resource;

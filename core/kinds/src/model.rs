@@ -1,8 +1,9 @@
 //! The types of the API: which fields a kind has, of which type, and how they lie on the wire.
 //!
-//! The model is data: `data/protobuf-fields.yaml` (the fields of Kubernetes with their protobuf numbers) and
-//! `data/more-fields.yaml` (what exists in JSON only, and how lists merge), `data/descriptions.yaml` (what `kubectl explain`
-//! says). They are read once, at first use. Everything
+//! The model is data: `data/protobuf-fields.yaml` (the fields of Kubernetes with their protobuf numbers),
+//! `data/more-fields.yaml` (what exists in JSON only, and how lists merge), `data/further-fields.yaml` (both of further
+//! kinds, made by `testbed/fields`) and `data/descriptions.yaml` (what `kubectl explain` says). They are read once, at
+//! first use. Everything
 //! that must know types works from this one model: the protobuf decoder, strict decoding ([`check`]), OpenAPI.
 
 mod check;
@@ -13,7 +14,7 @@ pub mod protobuf;
 
 use std::sync::LazyLock;
 
-pub use check::{Checked, check, check_metadata, strict_error, strict_findings};
+pub use check::{BY_LINE, Checked, check, check_metadata, strict_error, strict_findings};
 pub use empty::drop_empty;
 
 /// The type of a field.
@@ -165,6 +166,16 @@ impl Message {
         self.name
     }
 
+    /// Returns the group that its name begins with: `events` for `events.Event`, empty for most.
+    pub fn group(&self) -> &'static str {
+        self.name.split_once('.').map_or("", |(group, _)| group)
+    }
+
+    /// Returns whether it has a layout on the wire.
+    pub fn has_wire(&self) -> bool {
+        !self.wire.is_empty()
+    }
+
     /// Returns its name without the group that tells it apart: `Event` for `events.Event`.
     pub fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
@@ -213,6 +224,7 @@ static MODEL: LazyLock<Model> = LazyLock::new(|| {
     load::load(&[
         include_str!("../data/protobuf-fields.yaml"),
         include_str!("../data/more-fields.yaml"),
+        include_str!("../data/further-fields.yaml"),
         include_str!("../data/descriptions.yaml"),
     ])
     .expect("the model's own data is well formed; a test reads it")

@@ -182,9 +182,12 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         .short(&["po"])
         .all()
         .generation()
+        .sub("attach", Some(("", "v1", "PodAttachOptions")), &["create", "get"])
         .sub("binding", Some(("", "v1", "Binding")), &["create"])
         .sub("eviction", Some(("policy", "v1", "Eviction")), &["create"])
+        .sub("exec", Some(("", "v1", "PodExecOptions")), &["create", "get"])
         .sub("log", None, &["get"])
+        .sub("portforward", Some(("", "v1", "PodPortForwardOptions")), &["create", "get"])
         .status();
     let mut budgets = namespaced("policy", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget");
     budgets.unconditional_update = false;
@@ -197,7 +200,10 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         namespaced("", "configmaps", "configmap", "ConfigMap").short(&["cm"]),
         events,
         namespaces.sub("finalize", None, &["update"]),
-        cluster("", "nodes", "node", "Node").short(&["no"]).status(),
+        cluster("", "nodes", "node", "Node")
+            .short(&["no"])
+            .sub("proxy", Some(("", "v1", "NodeProxyOptions")), &["get"])
+            .status(),
         pods,
         namespaced("", "secrets", "secret", "Secret"),
         namespaced("", "serviceaccounts", "serviceaccount", "ServiceAccount").short(&["sa"]).sub(
@@ -210,6 +216,10 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         workload("replicasets", "replicaset", "ReplicaSet", &["rs"]),
         new_events,
         cluster("authentication.k8s.io", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview").create_only(),
+        cluster("authentication.k8s.io", "tokenreviews", "tokenreview", "TokenReview").create_only(),
+        namespaced("authorization.k8s.io", "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview")
+            .create_only(),
+        cluster("authorization.k8s.io", "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview").create_only(),
         cluster("authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview")
             .create_only(),
         cluster("authorization.k8s.io", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview")
@@ -220,6 +230,7 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         budgets,
     ]
     .into_iter()
+    .chain(crate::further::KINDS.iter().map(crate::further::Further::resource))
     .map(Arc::new)
     .collect()
 }

@@ -4,6 +4,7 @@
 //! [`Table`] puts either together.
 
 mod columns;
+mod further;
 mod kinds;
 mod pod;
 
@@ -99,7 +100,7 @@ pub fn row(kind: &str, object: &Value, now: Time) -> Row {
         "Deployment" => kinds::deployment(object, now).into(),
         "ReplicaSet" => kinds::replica_set(object, now).into(),
         "PodDisruptionBudget" => kinds::budget(object, now).into(),
-        _ => kinds::other(object).into(),
+        kind => further::cells(kind, object, now).unwrap_or_else(|| kinds::other(object)).into(),
     }
 }
 

@@ -389,7 +389,7 @@ fn members(pod: &Pod, moved: &BTreeMap<String, Probe>, judged: &Judgement, setti
             let ready = judged.ready.iter().find(|(name, _)| *name == spec.name).map(|(_, id)| (id, true));
             let others = || judged.not_ready.iter().find(|(name, id, _)| *name == spec.name && !id.is_empty());
             let stored = ready.or_else(|| others().map(|(_, id, _)| (id, false)));
-            let prior = stored.map(|(id, ready)| Prior::new(id, true, ready, rng));
+            let prior = stored.map(|(id, ready)| Prior::new(id, true, ready, || rng.fraction()));
             // The kubelet runs what is left in the spec.
             let judged_here = api::pod::Container {
                 readiness_probe: Some(probe.clone()),

@@ -75,7 +75,7 @@ fn prober(
 ) -> ContainerProber {
     let prior = container.instance().and_then(|instance| {
         let stored = stored.filter(|stored| id_of(&stored.container_id) == &*instance.id && stored.state.running.is_some())?;
-        Some(Prior::new(&instance.id, stored.started == Some(true), stored.ready, rng))
+        Some(Prior::new(&instance.id, stored.started == Some(true), stored.ready, || rng.fraction()))
     });
     let grace = pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS);
     ContainerProber::new(spec, container.restarts.clone(), grace, &settings.node, prior)

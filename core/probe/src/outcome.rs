@@ -168,15 +168,6 @@ impl Report {
         Report { output, ..self }
     }
 
-    /// Returns how many bytes of output are kept: of a command, stdout then stderr within one limit.
-    pub fn output_bytes(&self) -> usize {
-        match &self.output {
-            TargetOutput::Nothing | TargetOutput::Grpc(_) => 0,
-            TargetOutput::Command { stdout, stderr } => (stdout.len() + stderr.len()).min(OUTPUT_BYTES_MAX),
-            TargetOutput::Http { body, .. } => body.len(),
-        }
-    }
-
     /// Returns the message of a marker's state: what the target said, else why there is no answer.
     pub fn marker_message(&self) -> String {
         let succeeded = self.outcome.succeeded() == Some(true);

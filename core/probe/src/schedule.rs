@@ -23,16 +23,6 @@ pub fn rest(period: Duration) -> Duration {
     Duration::from_millis(u64::try_from(period.as_millis() / 10).unwrap_or(0))
 }
 
-/// Returns when an attempt completes that began at `began` and was answered at `answered`, and whether it was answered in
-/// time: an answer at the deadline is late.
-pub fn completion(began: Time, timeout: Duration, answered: Option<Time>) -> (Time, bool) {
-    let deadline = began + timeout;
-    match answered {
-        Some(at) if at < deadline => (at, true),
-        _ => (deadline, false),
-    }
-}
-
 /// One attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use api::lease::interval_of;
 
+use crate::profile::Owner;
+
 /// A grace up to here may end before a client has noticed a dead connection and opened another (30 s + 15 s).
 const RECONNECT: Duration = Duration::from_secs(45);
 
@@ -75,6 +77,34 @@ impl Advisory {
             Advisory::LeaseNotTied => "LeaseNotTied",
             Advisory::RecoveryRace => "RecoveryRace",
             Advisory::StatusPostsTooOften => "StatusPostsTooOften",
+        }
+    }
+
+    /// Returns what it means, and what helps.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Advisory::GraceBelowReconnect => {
+                "the grace may end before a client has noticed a dead connection (up to 45s); \
+                 --default-node-monitor-grace-period=50s helps"
+            }
+            Advisory::LeaseNotTied => {
+                "a kubelet renews its Lease more often than it computes its status: slowing it down saves no traffic"
+            }
+            Advisory::RecoveryRace => {
+                "a kubelet that is back posts its status up to 62s later, its pods are evicted 60s after the taint: \
+                 a node that lives can lose its pods"
+            }
+            Advisory::StatusPostsTooOften => {
+                "a kubelet posts its whole status nearly as often as its Lease; nodeStatusReportFrequency: 5m helps"
+            }
+        }
+    }
+
+    /// Returns who answers for it.
+    pub const fn owner(self) -> Owner {
+        match self {
+            Advisory::GraceBelowReconnect => Owner::KubeControllerManager,
+            Advisory::LeaseNotTied | Advisory::RecoveryRace | Advisory::StatusPostsTooOften => Owner::MachineConfig,
         }
     }
 }

@@ -1,26 +1,36 @@
 //! The state of a rollout in words, and the objects worth looking at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::config_node::RelatedObject;
 use api::duration;
 
-use crate::plan::{InstanceKind, Observed, Plan, Request, Stage};
+use crate::hazard::Advisory;
+use crate::plan::{BlockReason, Blocked, InstanceKind, Observed, Plan, Request, Stage};
 use crate::profile::Owner;
 use crate::status::Instances;
 
 /// How many names a message or a list shows at most.
 const SHOWN: usize = 10;
 
+/// What else there is to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Remarks<'a> {
+    /// The number of running pods that still carry tolerations of another profile.
+    pub old_defaults: usize,
+    /// Why instances cannot be changed.
+    pub obstacles: &'a BTreeMap<(InstanceKind, String), String>,
+    /// What to know about the values in use.
+    pub advisories: &'a BTreeSet<Advisory>,
+}
+
 /// Returns the message of each owner: how many of how many, which value, what is waited for.
-///
-/// `old_defaults` is the number of running pods that still carry tolerations of another profile.
 pub fn messages(
     request: &Request,
     observed: &Observed,
     plan: &Plan,
     instances: &BTreeMap<Owner, Instances>,
-    old_defaults: usize,
+    remarks: &Remarks<'_>,
 ) -> BTreeMap<Owner, String> {
     let values = Stage::new(plan.stage, request).values;
     let mut messages = BTreeMap::new();
@@ -43,17 +53,30 @@ pub fn messages(
         }
         push_list(&mut text, "waiting for", &settling(owner, observed));
         let blocked = plan.blocked.iter().filter(|blocked| blocked.kind.owner() == owner);
-        let blocked: Vec<String> = blocked.map(|blocked| format!("{} ({})", blocked.name, blocked.reason.name())).collect();
+        let blocked: Vec<String> = blocked.map(|blocked| describe(blocked, remarks)).collect();
         push_list(&mut text, "blocked:", &blocked);
         match owner {
             Owner::MachineConfig => push_list(&mut text, "offline, changed when they return:", &plan.deferred),
             // New defaults reach only new pods; whoever waits for a quicker eviction must know.
-            Owner::KubeApiServer => text.push_str(&format!("; {old_defaults} pods still carry old default tolerations")),
+            Owner::KubeApiServer => {
+                text.push_str(&format!("; {} pods still carry old default tolerations", remarks.old_defaults))
+            }
             Owner::KubeControllerManager => {}
+        }
+        for advisory in remarks.advisories.iter().filter(|advisory| advisory.owner() == owner) {
+            text.push_str(&format!("; {}: {}", advisory.name(), advisory.text()));
         }
         messages.insert(owner, text);
     }
     messages
+}
+
+/// Returns `n3 (ComponentNotAware: why)`.
+fn describe(blocked: &Blocked, remarks: &Remarks<'_>) -> String {
+    let why = remarks.obstacles.get(&(blocked.kind, blocked.name.clone()));
+    let why = why.filter(|why| blocked.reason == BlockReason::ComponentNotAware && !why.is_empty());
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{} ({}{why})", blocked.name, blocked.reason.name())
 }
 
 /// Returns `n4 (settling 35s)` for everything of an owner that settles.
@@ -123,10 +146,16 @@ mod tests {
         let (request, observed) = (Request::new(Target::Of(Profile::Medium), Profile::Default), cluster());
         let plan = plan(&request, &observed);
         let instances = status::instances(&request, &observed, &plan);
-        let messages = messages(&request, &observed, &plan, &instances, 17);
+        let obstacles = BTreeMap::from([((InstanceKind::Node, "n3".to_owned()), "its agent is old".to_owned())]);
+        let remarks = Remarks { old_defaults: 17, obstacles: &obstacles, advisories: &[Advisory::RecoveryRace].into() };
+        let messages = messages(&request, &observed, &plan, &instances, &remarks);
         assert_eq!(
             messages[&Owner::MachineConfig],
-            "2/4 nodes at 20s; waiting for n4 (settling 35s); blocked: n3 (ComponentNotAware); offline, changed when they return: n0"
+            format!(
+                "2/4 nodes at 20s; waiting for n4 (settling 35s); blocked: n3 (ComponentNotAware: its agent is old); \
+                 offline, changed when they return: n0; RecoveryRace: {}",
+                Advisory::RecoveryRace.text()
+            )
         );
         assert_eq!(messages[&Owner::KubeControllerManager], "1/1 controller managers at 2m0s");
         assert_eq!(

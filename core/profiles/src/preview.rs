@@ -25,6 +25,8 @@ pub struct Preview {
     pub deferred: Vec<String>,
     /// States between the profiles that are not visited.
     pub avoided: Vec<Avoided>,
+    /// How it ends.
+    pub end: Observed,
 }
 
 /// One step and what follows from it.
@@ -110,7 +112,15 @@ pub fn preview(request: &Request, mut observed: Observed) -> Preview {
             }
             None if plan.stage_done && !plan.done && request.applied != plan.stage => request.applied = plan.stage,
             None => {
-                return Preview { path: way, start, steps, blocked: plan.blocked, deferred: plan.deferred, avoided };
+                return Preview {
+                    path: way,
+                    start,
+                    steps,
+                    blocked: plan.blocked,
+                    deferred: plan.deferred,
+                    avoided,
+                    end: observed,
+                };
             }
         }
     }

@@ -1,12 +1,15 @@
-//! The rollout of a profile on a plane of our own: objects in, writes out.
+//! The rollout of a profile on a plane of our own or on a stock cluster: objects in, writes out.
 //!
 //! One reconcile reads the world, asks the planner for the next safe steps, folds what it sees into conditions, and says what
-//! is to be written: carriers (annotations that the parts of a plane read), the record of what was completed, the status.
-//! Nothing is stored here that a restart could not do without: a step that was written and has not taken effect yet shows as
-//! a carrier that differs from the value in use.
+//! is to be written: carriers (annotations that the parts of a plane read, or [`steps`](crate::steps) for the agents of a stock
+//! cluster), the record of what was completed, the status. Nothing is stored here that a restart could not do without: a step that
+//! was written and has not taken effect yet shows as a carrier that differs from the value in use, or as a step without an answer.
+//! What is in use is never taken from what was written: each owner shows it itself, or counts as one that cannot be changed.
 
 mod observe;
 pub mod own;
+#[cfg(test)]
+mod stock_tests;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -18,15 +21,21 @@ use api::config_node::{ConfigNode, NAME};
 use api::event::{Event, EventType};
 use api::{Node, Write, write};
 use machine::Time;
+use serde_json::Value;
 
-pub use observe::{PodDefaults, World, observed};
+pub use observe::{ControlPlane, NodeLease, PodDefaults, World, observed};
+use writes::{Changes, HandOut};
 
-use crate::hazard::Class;
-use crate::message::{messages, related_nodes};
+use crate::advise::advisories;
+
+use crate::hazard::{Advisory, Class};
+use crate::message::{Remarks, messages, related_nodes};
 use crate::path::Day;
 use crate::plan::{Blocked, InstanceKind, Observed, Plan, Request, Step, plan};
 use crate::profile::{DEFAULT_GRACE, Profile, Target};
 use crate::status::{Instances, Outcome, PROGRESS_DEADLINE, ProfileStatus, Snapshot, generation, instances};
+use crate::steps::{Component, ComponentValues, KubeletValues, NodeSteps, StepResult};
+use crate::stock::with_kubeadm_arguments;
 
 /// The name of the controller manager and of the API server of a plane in steps, messages and events.
 pub const INSTANCE: &str = "lifesign";
@@ -48,11 +57,35 @@ pub struct Options {
     pub default_grace: Duration,
     /// Whether a Node may have a profile of its own; see [`own`].
     pub per_node: bool,
+    /// How long components of a stock cluster have to prove healthy.
+    pub deadlines: Deadlines,
+}
+
+/// How long components of a stock cluster have to prove healthy; `None`: as long as each usually has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines([Option<Duration>; 3]);
+
+impl Deadlines {
+    /// Returns these with that of one component set.
+    pub fn with(mut self, component: Component, deadline: Duration) -> Deadlines {
+        self.0[component as usize] = Some(deadline);
+        self
+    }
+
+    fn of(&self, component: Component) -> Option<Duration> {
+        self.0[component as usize]
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { progress_deadline: PROGRESS_DEADLINE, max_unavailable: 1, default_grace: DEFAULT_GRACE, per_node: false }
+        Options {
+            progress_deadline: PROGRESS_DEADLINE,
+            max_unavailable: 1,
+            default_grace: DEFAULT_GRACE,
+            per_node: false,
+            deadlines: Deadlines::default(),
+        }
     }
 }
 
@@ -65,6 +98,10 @@ pub struct RolloutUpdate {
     pub events: Vec<Event>,
     /// Steps that have taken effect since the last look.
     pub applied: Vec<Step>,
+    /// Steps that an agent has taken back since the last look.
+    pub reverted: Vec<Step>,
+    /// The ClusterConfiguration that kubeadm is to keep, if it is another one.
+    pub kubeadm: Option<Value>,
     /// Why the desired profile was given up, if that happened now.
     pub rolled_back: Option<&'static str>,
     /// How things are; `None`: there is no object to say it on yet.
@@ -86,6 +123,8 @@ pub struct View {
     pub outcome: Outcome,
     /// Nodes per hazard class under the grace in use.
     pub classes: BTreeMap<Class, usize>,
+    /// What to know about the values in use.
+    pub advisories: BTreeSet<Advisory>,
     /// Whether the target is reached.
     pub done: bool,
 }
@@ -105,6 +144,12 @@ pub struct Rollout {
     /// Whether the target was reached at the last look; `None`: there was none.
     done: Option<bool>,
     blocked: Vec<Blocked>,
+    /// What the agents of a stock cluster were told, and what they say.
+    node_steps: BTreeMap<String, NodeSteps>,
+    /// Why instances cannot be changed.
+    obstacles: BTreeMap<(InstanceKind, String), String>,
+    /// What was given back in this generation: once is enough, whatever it uses then.
+    restored: BTreeSet<(Component, String)>,
 }
 
 impl Rollout {
@@ -119,6 +164,9 @@ impl Rollout {
             generation: String::new(),
             done: None,
             blocked: Vec::new(),
+            node_steps: BTreeMap::new(),
+            obstacles: BTreeMap::new(),
+            restored: BTreeSet::new(),
         }
     }
 
@@ -156,15 +204,18 @@ impl Rollout {
             // The plan was made for the desired profile that has just been given up.
             judged = self.judge(now, cluster, &desired, world, &observed);
         }
-        update.applied = self.take_effect(&observed);
-        update.writes = self.writes(world, &observed, &judged, &desired);
-        self.tell(cluster, &judged, &mut update);
+        self.take_effect(&observed, &mut update);
+        let advisories = self.advisories(world, &observed);
+        update.writes = self.writes(now, world, &observed, &judged, &desired, &advisories);
+        update.kubeadm = self.kubeadm(world, &judged.plan);
+        self.tell(cluster, &judged, &advisories, &mut update);
         update.again_at = Some(now + pause(world, &judged.plan));
         update.view = Some(View {
             spec: target,
             applied: if judged.plan.stage_done { judged.plan.stage } else { desired.applied },
             stage: judged.plan.stage,
             classes: classes(&observed),
+            advisories,
             done: judged.plan.done,
             outcome: judged.outcome,
         });
@@ -183,6 +234,9 @@ impl Rollout {
     /// Remembers who is ready when a new desired profile is first seen.
     fn begin(&mut self, desired: &DesiredProfile, world: &World<'_>) {
         if self.generation != desired.generation || self.done == Some(true) {
+            if self.generation != desired.generation {
+                self.restored.clear();
+            }
             self.generation.clone_from(&desired.generation);
             let ready = world.nodes.iter().filter(|(_, node)| node.ready() == Some("True"));
             self.ready_at_start = ready.map(|(name, _)| name.clone()).collect();
@@ -207,7 +261,8 @@ impl Rollout {
             default_grace: self.options.default_grace,
         };
         let plan = plan(&request, observed);
-        let owners = instances(&request, observed, &plan);
+        let mut owners = instances(&request, observed, &plan);
+        self.count_failed(&desired.generation, &mut owners);
         let lost = |name: &&String| world.nodes.get(*name).is_some_and(|node| node.ready() == Some("Unknown"));
         let snapshot = Snapshot {
             at: now,
@@ -223,30 +278,60 @@ impl Rollout {
         Judged { request, plan, owners, outcome }
     }
 
-    /// Returns the steps that have taken effect since the last look.
-    fn take_effect(&mut self, observed: &Observed) -> Vec<Step> {
-        let settling = &self.settling;
-        let mut applied = Vec::new();
+    /// Counts the components whose change was taken back too often.
+    fn count_failed(&self, generation: &str, owners: &mut BTreeMap<crate::Owner, Instances>) {
+        for steps in self.node_steps.values() {
+            for component in Component::ALL.into_iter().filter(|component| steps.has_failed(*component, generation)) {
+                owners.entry(component.kind().owner()).or_default().failed += 1;
+            }
+        }
+    }
+
+    /// Finds the steps that have taken effect or were taken back since the last look.
+    fn take_effect(&mut self, observed: &Observed, update: &mut RolloutUpdate) {
+        let (settling, node_steps) = (&self.settling, &self.node_steps);
         self.pending.retain(|key, step| {
             let over = !settling.contains_key(key);
             if over && came_true(step, observed) {
-                applied.push(step.clone());
+                update.applied.push(step.clone());
+            } else if over && node_steps.get(step.name()).and_then(NodeSteps::result) == Some(StepResult::Reverted) {
+                update.reverted.push(step.clone());
             }
             !over
         });
-        applied
     }
 
-    fn writes(&mut self, world: &World<'_>, observed: &Observed, judged: &Judged, desired: &DesiredProfile) -> Vec<Write> {
-        let mut changes = writes::Changes::new(world);
+    fn advisories(&self, world: &World<'_>, observed: &Observed) -> BTreeSet<Advisory> {
+        let kubelet = |(name, steps): (&String, &NodeSteps)| match steps.component(Component::Kubelet)?.values? {
+            ComponentValues::Kubelet(values) => Some((name.clone(), values)),
+            _ => None,
+        };
+        let kubelets: BTreeMap<String, KubeletValues> = self.node_steps.iter().filter_map(kubelet).collect();
+        advisories(observed, world.is_stock(), &kubelets)
+    }
+
+    fn writes(
+        &mut self,
+        now: Time,
+        world: &World<'_>,
+        observed: &Observed,
+        judged: &Judged,
+        desired: &DesiredProfile,
+        advisories: &BTreeSet<Advisory>,
+    ) -> Vec<Write> {
+        let node_steps = std::mem::take(&mut self.node_steps);
+        let (generation, deadlines) = (desired.generation.as_str(), self.options.deadlines);
+        let mut changes = Changes::new(world, HandOut { now, generation, deadlines, node_steps: &node_steps });
         // One step for each: the first one.
         let mut steps = BTreeMap::new();
-        for step in judged.plan.next.iter().chain(self.repeated(world, judged)) {
+        for step in judged.plan.next.iter().chain(self.repeated(world, observed, judged)) {
             steps.entry((step.kind(), step.name().to_owned())).or_insert_with(|| step.clone());
         }
         steps.retain(|_, step| changes.step(step));
         self.pending.append(&mut steps);
-        if judged.plan.done {
+        if judged.plan.done && world.is_stock() {
+            self.restore(&judged.request, &node_steps, &mut changes);
+        } else if judged.plan.done {
             changes.rest(judged.request.target, &judged.request.target.profile().values_with(self.options.default_grace));
         }
         if judged.plan.stage_done {
@@ -255,17 +340,68 @@ impl Rollout {
         changes.rolled_back(judged.outcome.rollback.then_some(desired.generation.as_str()));
         let values = judged.plan.stage.values_with(self.options.default_grace);
         let old_defaults = world.pods.values().filter(|pod| pod.older_than(&values)).count();
-        let messages = messages(&judged.request, observed, &judged.plan, &judged.owners, old_defaults);
+        let remarks = Remarks { old_defaults, obstacles: &self.obstacles, advisories };
+        let messages = messages(&judged.request, observed, &judged.plan, &judged.owners, &remarks);
         changes.status(judged.outcome.conditions(&messages), related_nodes(&judged.plan));
-        changes.finish()
+        let writes = changes.finish();
+        self.node_steps = node_steps;
+        writes
+    }
+
+    /// Where nothing is wanted, gives back what was there before the first change: one part of the control plane at a time, then
+    /// as many kubelets as may change at a time.
+    fn restore(&mut self, request: &Request, node_steps: &BTreeMap<String, NodeSteps>, changes: &mut Changes<'_>) {
+        if request.target != Target::Empty || request.paused {
+            return;
+        }
+        for component in [Component::ApiServer, Component::ControllerManager, Component::Kubelet] {
+            let room = match (component, request.max_unavailable) {
+                (Component::Kubelet, 0) => usize::MAX,
+                (Component::Kubelet, limit) => limit,
+                _ => 1,
+            };
+            let is_ours = |steps: &NodeSteps| steps.component(component).is_some_and(|state| state.changed && state.able);
+            let ours = node_steps.iter().filter(|(_, steps)| is_ours(steps)).map(|(node, _)| (component, node.clone()));
+            let due: Vec<(Component, String)> = ours.filter(|key| !self.restored.contains(key)).take(room).collect();
+            if due.is_empty() {
+                continue;
+            }
+            for (component, node) in &due {
+                changes.hand_out(*component, node, None);
+            }
+            self.restored.extend(due);
+            return;
+        }
+    }
+
+    /// Returns what kubeadm is to remember once a stage is complete: what the static pods of components of ours are given explicitly.
+    fn kubeadm(&self, world: &World<'_>, plan: &Plan) -> Option<Value> {
+        let ControlPlane::Stock { pods, kubeadm: Some(before) } = world.control_plane else { return None };
+        let mut changed = None;
+        for component in [Component::ControllerManager, Component::ApiServer] {
+            let ours = self.restored.iter().any(|(restored, _)| *restored == component)
+                || self.node_steps.values().any(|steps| steps.component(component).is_some_and(|state| state.changed));
+            if ours && plan.stage_done {
+                let arguments = pods.explicit(component);
+                changed = with_kubeadm_arguments(changed.as_ref().unwrap_or(before), component, &arguments).or(changed);
+            }
+        }
+        changed
     }
 
     /// Returns the steps of nodes that have not taken up another value yet: such a node is under way already, so that telling
     /// it something else takes no room of the others. Without this a node that never obeys would keep a rollout from being
     /// turned round.
-    fn repeated<'a>(&'a self, world: &World<'_>, judged: &'a Judged) -> impl Iterator<Item = &'a Step> {
+    fn repeated<'a>(
+        &'a self,
+        world: &World<'_>,
+        observed: &Observed,
+        judged: &'a Judged,
+    ) -> impl Iterator<Item = &'a Step> + use<'a> {
         // The grace that is on its way counts as well: it may be in use before the node has heard of it.
-        let (grace, paused) = (world.grace.min(world.annotated_grace().unwrap_or(world.grace)), judged.request.paused);
+        let in_use = observed.kcm.iter().map(|kcm| kcm.grace);
+        let annotated = world.annotated_grace().filter(|_| !world.is_stock());
+        let (grace, paused) = (in_use.chain(annotated).min().unwrap_or_default(), judged.request.paused);
         judged.plan.steps.iter().filter(move |step| match step {
             Step::Node { name, heartbeat } => {
                 !paused
@@ -277,7 +413,7 @@ impl Rollout {
     }
 
     /// Says what has happened.
-    fn tell(&mut self, cluster: &ConfigNode, judged: &Judged, update: &mut RolloutUpdate) {
+    fn tell(&mut self, cluster: &ConfigNode, judged: &Judged, advisories: &BTreeSet<Advisory>, update: &mut RolloutUpdate) {
         let wanted = judged.request.target.profile();
         let done = judged.plan.done;
         if !done && self.done != Some(false) {
@@ -287,11 +423,22 @@ impl Rollout {
         for step in &update.applied {
             update.events.push(event(cluster, EventType::Normal, "LatencyProfileStepApplied", step.to_string()));
         }
+        for step in &update.reverted {
+            let why = self.node_steps.get(step.name()).and_then(|steps| steps.answer.as_ref());
+            let message = format!("{step}: {}", why.map_or("", |answer| &answer.message));
+            update.events.push(event(cluster, EventType::Warning, "LatencyProfileStepReverted", message));
+        }
         for blocked in judged.plan.blocked.iter().filter(|blocked| !self.blocked.contains(blocked)) {
-            update.events.push(event(cluster, EventType::Warning, "LatencyProfileBlocked", blocked.to_string()));
+            let why = self.obstacles.get(&(blocked.kind, blocked.name.clone())).map(|why| format!(": {why}"));
+            let message = format!("{blocked}{}", why.unwrap_or_default());
+            update.events.push(event(cluster, EventType::Warning, "LatencyProfileBlocked", message));
         }
         if done && self.done == Some(false) {
             update.events.push(event(cluster, EventType::Normal, "LatencyProfileCompleted", format!("{wanted} is in force")));
+            for advisory in advisories {
+                let message = format!("{}: {}", advisory.name(), advisory.text());
+                update.events.push(event(cluster, EventType::Warning, "LatencyProfileAdvisory", message));
+            }
         }
         self.done = Some(done);
         self.blocked.clone_from(&judged.plan.blocked);
@@ -311,6 +458,15 @@ struct Judged {
     plan: Plan,
     owners: BTreeMap<crate::Owner, Instances>,
     outcome: Outcome,
+}
+
+/// Returns the heartbeat interval that a node which joins may begin with: that of the profile that is wanted, if it is in force, so that the
+/// control plane waits long enough.
+pub fn first_interval(cluster: &ConfigNode) -> Option<Duration> {
+    let wanted = Target::parse(&cluster.spec.worker_latency_profile).ok()?;
+    let applied = cluster.metadata.annotations.get(api::config_node::ANNOTATION_APPLIED_PROFILE)?;
+    let in_force = applied == wanted.profile().name() && !cluster.paused();
+    (in_force && wanted != Target::Empty).then(|| wanted.profile().values().lease_renew_interval())
 }
 
 fn pause(world: &World<'_>, plan: &Plan) -> Duration {

@@ -82,6 +82,8 @@ pub enum Grant {
     IfOwnPod,
     /// A pod of the node must refer to this Secret or ConfigMap.
     IfReferenced,
+    /// A pod of the node must run as this service account, and the token must be bound to it.
+    IfAccountOfOwnPod,
 }
 
 /// Decides; an error is the whole answer to the client.
@@ -89,18 +91,30 @@ pub fn authorize(identity: &Identity, ask: &Ask<'_>) -> Result<Grant, Status> {
     if identity.is_in(MASTERS) {
         return Ok(Grant::Allowed);
     }
-    if matches!((ask.group, ask.resource), ("authorization.k8s.io" | "authentication.k8s.io", _)) {
+    if matches!(ask.group, "authorization.k8s.io" | "authentication.k8s.io") && ask.resource.starts_with("selfsubject") {
         return Ok(Grant::Allowed); // everybody may ask about himself
     }
     if let Some(node) = identity.node() {
         return node::may(node, ask).map_err(|why| refusal(identity, ask, Some(why)));
     }
     let secret = ask.group.is_empty() && (ask.resource == "secrets" || ask.subresource == "token");
-    let reads = matches!(ask.verb, "get" | "list" | "watch");
-    if (identity.is_in(CONTROLLERS) && !secret) || (identity.is_in(VIEWERS) && reads && !secret) {
+    // A stream into a pod is opened with GET too, and is more than reading.
+    let streams = matches!(ask.subresource, "exec" | "attach" | "portforward" | "proxy");
+    let reads = matches!(ask.verb, "get" | "list" | "watch") && !streams;
+    if (identity.is_in(CONTROLLERS) && !secret && !streams) || (identity.is_in(VIEWERS) && reads && !secret) {
         return Ok(Grant::Allowed);
     }
     Err(refusal(identity, ask, None))
+}
+
+impl Ask<'_> {
+    /// Returns the object that is asked for: by the path, or as the only one that a list or watch selects.
+    pub fn object(&self) -> &str {
+        match self.verb {
+            "list" | "watch" if self.name.is_empty() => self.selects_name.unwrap_or_default(),
+            _ => self.name,
+        }
+    }
 }
 
 /// One row of what an identity may do: each verb on each resource of the group.
@@ -184,6 +198,7 @@ mod tests {
         assert!(authorize(&who("c", CONTROLLERS), &ask("get", "secrets")).is_err());
         assert!(authorize(&who("v", VIEWERS), &ask("watch", "pods")).is_ok());
         assert!(authorize(&who("v", VIEWERS), &ask("patch", "pods")).is_err());
+        assert!(authorize(&who("v", VIEWERS), &Ask { subresource: "exec", ..ask("get", "pods") }).is_err());
         assert!(authorize(&who("x", "others"), &ask("get", "pods")).is_err());
     }
 

@@ -144,9 +144,11 @@ impl Graph {
             (0, 0, _) => None,
             (_, 0, all) if dead.len() == all && !index.deleting => Some(Collect::Delete),
             (_, _, all) if dead.len() + waiting == all && !index.deleting => {
+                // Who waits for its own dependents already closes a circle: waiting for it would be for ever.
+                let waits = |dependent: &Index| dependent.deleting && dependent.finalizers.iter().any(|f| f == FOREGROUND);
                 let blocks = self
                     .dependents_of(&index.uid)
-                    .any(|dependent| dependent.owners.iter().any(|o| o.uid == index.uid && o.blocks));
+                    .any(|dependent| !waits(dependent) && dependent.owners.iter().any(|o| o.uid == index.uid && o.blocks));
                 Some(if blocks { Collect::DeleteForeground } else { Collect::Delete })
             }
             (1.., _, all) if dead.len() < all => Some(Collect::DropOwners(dead)),
@@ -245,6 +247,18 @@ mod tests {
         assert_eq!(graph(&members).judge(&key("dep")), Some(Collect::Delete));
         let free = [index("owner", &[], &[FOREGROUND], true), index("dep", &[("owner", false)], &[], false)];
         assert_eq!(graph(&free).judge(&key("owner")), Some(Collect::RemoveFinalizer(FOREGROUND)));
+    }
+
+    #[test]
+    fn a_circle_of_owners_goes_in_the_foreground_too() {
+        let members = [
+            index("a", &[("c", true)], &[FOREGROUND], true),
+            index("b", &[("a", true)], &[FOREGROUND], true),
+            index("c", &[("b", true)], &[], false),
+        ];
+        assert_eq!(graph(&members).judge(&key("c")), Some(Collect::Delete), "a waits for it already");
+        let before = [members[0].clone(), index("b", &[("a", true)], &[], false), members[2].clone()];
+        assert_eq!(graph(&before).judge(&key("b")), Some(Collect::DeleteForeground));
     }
 
     #[test]

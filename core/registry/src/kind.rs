@@ -8,11 +8,13 @@ use serde_json::Value;
 use api::field::Error;
 use api::{json, probe_rules};
 
+use crate::autoscalers;
 use crate::custom::Custom;
 use crate::events;
 use crate::query::FieldValidation;
 use api::status::Status;
 use kinds::builtin::{self, Builtin, Context, MetaRules, Part};
+use kinds::further::{self, Further};
 use kinds::model;
 use kinds::resource::Resource;
 
@@ -27,6 +29,8 @@ pub struct ServedKind {
 #[derive(Clone)]
 enum Rules {
     Builtin(Builtin),
+    /// Stored by what the type model says of it.
+    Further(&'static Further),
     Custom(Arc<Custom>),
     /// Answered without being stored: reviews, bindings.
     Virtual,
@@ -35,8 +39,9 @@ enum Rules {
 impl ServedKind {
     /// Returns a built-in kind.
     pub fn builtin_kind(resource: Arc<Resource>) -> ServedKind {
-        let rules =
-            Builtin::from_gvk(&resource.group, &resource.version, &resource.kind).map_or(Rules::Virtual, Rules::Builtin);
+        let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
+        let further = || further::find(group, version, kind).map_or(Rules::Virtual, Rules::Further);
+        let rules = Builtin::from_gvk(group, version, kind).map_or_else(further, Rules::Builtin);
         ServedKind { resource, rules }
     }
 
@@ -49,6 +54,27 @@ impl ServedKind {
     pub fn builtin(&self) -> Option<Builtin> {
         match self.rules {
             Rules::Builtin(builtin) => Some(builtin),
+            Rules::Further(_) | Rules::Custom(_) | Rules::Virtual => None,
+        }
+    }
+
+    /// Returns the row of a kind that is stored by what the type model says of it.
+    pub fn further(&self) -> Option<&'static Further> {
+        match self.rules {
+            Rules::Further(further) => Some(further),
+            Rules::Builtin(_) | Rules::Custom(_) | Rules::Virtual => None,
+        }
+    }
+
+    /// Returns whether objects are answered without being stored: reviews, bindings.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.rules, Rules::Virtual)
+    }
+
+    /// Returns the type of its objects, which custom resources do not have.
+    pub fn message(&self) -> Option<&'static model::Message> {
+        match self.rules {
+            Rules::Builtin(_) | Rules::Further(_) => model::message_for(&self.resource.api_version(), &self.resource.kind),
             Rules::Custom(_) | Rules::Virtual => None,
         }
     }
@@ -57,7 +83,7 @@ impl ServedKind {
     pub fn custom(&self) -> Option<&Arc<Custom>> {
         match &self.rules {
             Rules::Custom(custom) => Some(custom),
-            Rules::Builtin(_) | Rules::Virtual => None,
+            Rules::Builtin(_) | Rules::Further(_) | Rules::Virtual => None,
         }
     }
 
@@ -79,7 +105,7 @@ impl ServedKind {
                 unknown.extend(checked.unknown);
                 unknown
             }
-            Rules::Builtin(_) | Rules::Virtual => {
+            Rules::Builtin(_) | Rules::Further(_) | Rules::Virtual => {
                 let Some(message) = model::message_for(&api_version, kind) else { return Ok(Vec::new()) };
                 let checked = model::check(message, object);
                 if let Some(refusal) = checked.refusal(&api_version, kind) {
@@ -124,6 +150,10 @@ impl ServedKind {
                 }
                 builtin::drop_disabled(*kind, object, old, context);
             }
+            Rules::Further(kind) => {
+                model::drop_empty(kind.message(), object);
+                further::default(kind, object);
+            }
             Rules::Custom(custom) => {
                 custom.default(object);
                 custom.drop_disabled(object, old, context.gates);
@@ -134,7 +164,7 @@ impl ServedKind {
     /// Removes the fields of gates that are off from a part of an object: who applies them does not own them.
     pub fn drop_disabled(&self, part: &mut Value, old: Option<&Value>, context: &Context<'_>) {
         match &self.rules {
-            Rules::Virtual => {}
+            Rules::Virtual | Rules::Further(_) => {}
             Rules::Builtin(kind) => builtin::drop_disabled(*kind, part, old, context),
             Rules::Custom(custom) => custom.drop_disabled(part, old, context.gates),
         }
@@ -143,7 +173,7 @@ impl ServedKind {
     /// Returns what a writer is told of fields that are dropped because their gate is off; `new` as it was sent.
     pub fn gate_warnings(&self, new: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
         match &self.rules {
-            Rules::Virtual => Vec::new(),
+            Rules::Virtual | Rules::Further(_) => Vec::new(),
             Rules::Builtin(kind) => probe_rules::disabled_field_warnings(kind.kind(), new, old, context.gates),
             Rules::Custom(custom) => custom.gate_warnings(new, old, context.gates),
         }
@@ -162,6 +192,10 @@ impl ServedKind {
                 }
                 builtin::drop_disabled(*kind, object, None, context);
                 stored(*kind, object);
+            }
+            Rules::Further(kind) => {
+                further::default(kind, object);
+                further::prepare_create(kind, object);
             }
             Rules::Custom(custom) => {
                 if custom.version.status
@@ -190,6 +224,10 @@ impl ServedKind {
                 builtin::drop_disabled(*kind, new, Some(old), context);
                 stored(*kind, new);
             }
+            Rules::Further(kind) => {
+                further::prepare_update(kind, part, new, old);
+                further::default(kind, new);
+            }
             Rules::Custom(custom) => {
                 split_status(custom, part, new, old);
                 custom.default(new);
@@ -208,6 +246,7 @@ impl ServedKind {
                 errors
             }
             Rules::Builtin(kind) => builtin::validate_create(*kind, &seen(*kind, object), context),
+            Rules::Further(kind) => further::validate_create(kind, object),
             Rules::Custom(custom) => {
                 let mut errors = builtin::meta::validate_meta(object, self.custom_meta());
                 errors.extend(custom.validate(object, None, Part::Main));
@@ -228,6 +267,7 @@ impl ServedKind {
                 errors
             }
             Rules::Builtin(kind) => builtin::validate_update(*kind, part, &seen(*kind, new), &seen(*kind, old), context),
+            Rules::Further(kind) => further::validate_update(kind, part, new, old),
             Rules::Custom(custom) => {
                 let mut errors = builtin::meta::validate_meta_update(new, old, self.custom_meta());
                 errors.extend(custom.validate(new, Some(old), part));
@@ -245,6 +285,7 @@ impl ServedKind {
         match &self.rules {
             Rules::Virtual => false,
             Rules::Builtin(kind) => builtin::generation_changes(*kind, new, old),
+            Rules::Further(kind) => further::generation_changes(kind, new, old),
             Rules::Custom(custom) => {
                 let ignored = |key: &str| key == "metadata" || (key == "status" && custom.version.status);
                 let content = |object: &Value| -> Vec<(String, Value)> {
@@ -259,7 +300,7 @@ impl ServedKind {
     /// Returns what the client is to be told although nothing is wrong.
     pub fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
         match &self.rules {
-            Rules::Virtual => Vec::new(),
+            Rules::Virtual | Rules::Further(_) => Vec::new(),
             Rules::Custom(custom) => custom.version.deprecation.iter().cloned().collect(),
             Rules::Builtin(Builtin::CustomResourceDefinition) => schemas::definition_warnings(new),
             Rules::Builtin(kind) => builtin::warnings(*kind, new, old, context),
@@ -274,6 +315,7 @@ impl ServedKind {
             // Events are selected in the form in which they are stored, whatever the group.
             Rules::Builtin(Builtin::EventsEvent) => ServedKind::pairs(builtin::selectable_fields(Builtin::Event, object)),
             Rules::Builtin(kind) => ServedKind::pairs(builtin::selectable_fields(*kind, object)),
+            Rules::Further(kind) => kind.fields(object),
             Rules::Custom(custom) => {
                 let mut fields = vec![meta("name"), meta("namespace")];
                 fields.extend(custom.selectable_fields(object));
@@ -291,6 +333,11 @@ impl ServedKind {
         match &self.rules {
             Rules::Virtual => false,
             Rules::Builtin(kind) => builtin::supported_field_label(*kind, label),
+            Rules::Further(kind) => {
+                label == "metadata.name"
+                    || (label == "metadata.namespace" && kind.namespaced)
+                    || kind.field_labels().contains(&label)
+            }
             Rules::Custom(custom) => {
                 label == "metadata.name"
                     || (label == "metadata.namespace" && self.resource.namespaced)
@@ -301,9 +348,24 @@ impl ServedKind {
 }
 
 impl ServedKind {
-    /// Returns a stored object as its group shows it: events have two faces.
-    pub fn outward(&self, object: Value) -> Value {
-        if self.builtin() == Some(Builtin::EventsEvent) { events::from_core(object) } else { object }
+    /// Returns whether objects are shown in another form than they are stored in.
+    pub fn is_shown_otherwise(&self) -> bool {
+        self.builtin() == Some(Builtin::EventsEvent)
+            || self.further().is_some_and(Further::is_older_version)
+            || self.custom().is_some_and(|custom| custom.version.schema.has_defaults())
+    }
+
+    /// Returns a stored object as its group and version shows it: events and autoscalers have two faces, and custom
+    /// resources get defaults that their definition did not have when they were written.
+    pub fn outward(&self, mut object: Value) -> Value {
+        if let Some(custom) = self.custom() {
+            custom.default(&mut object);
+        }
+        match () {
+            () if self.builtin() == Some(Builtin::EventsEvent) => events::from_core(object),
+            () if self.further().is_some_and(Further::is_older_version) => autoscalers::to_v1(object),
+            () => object,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an API server means, without HTTP and without a disk: types, decoding, versions, patches, deletion, tables.
 
 pub mod authz;
+pub mod autoscalers;
 pub mod collect;
 pub mod custom;
 pub mod deletion;

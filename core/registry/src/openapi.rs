@@ -1,4 +1,4 @@
-//! OpenAPI v3: one document for each group and version, made from the type model and the schemas of definitions.
+//! OpenAPI: of version 3 one document for each group and version, made from the type model and the schemas of definitions.
 //!
 //! kubectl reads three things: the PATCH operation of a kind with its parameters and body types (without it, `apply` and
 //! `create -f` refuse to run), the merge keys in the schemas, and the texts for `explain`. A document is a pure function of
@@ -6,6 +6,7 @@
 
 mod paths;
 mod schemas;
+pub mod v2;
 
 use std::collections::{BTreeMap, BTreeSet};
 

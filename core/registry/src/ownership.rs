@@ -155,6 +155,7 @@ fn ignored(kind: &ServedKind, part: Part) -> Set {
         (Part::Main | Part::Binding, _) if kind.resource.has_status() => none.with(&["status"]),
         (Part::Main | Part::Binding, _) => none,
         (Part::Finalize, _) => none.with(&["status"]).with(&["metadata"]),
+        (Part::Status, None) if kind.further().is_some() => none.with(&["spec"]),
         (Part::Status, None) => none.with(&["metadata"]).with(&["spec"]),
         (Part::Status, Some(builtin)) => {
             let set = none.with(&["spec"]);

@@ -19,6 +19,8 @@ use crate::state::{Current, Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, 
 use api::status::{Status, Subject};
 use kinds::builtin::{self, Builtin, Context, Part};
 
+mod access;
+
 /// What a write would do.
 #[derive(Debug)]
 pub struct Prepared {
@@ -41,6 +43,17 @@ impl Prepared {
     }
 }
 
+/// Who acts on objects of kinds that the server stores and does not act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actors {
+    /// Nobody: they are refused.
+    None,
+    /// Components beside this server.
+    External,
+    /// The server writes them itself, for others to read.
+    Server,
+}
+
 /// What decisions are taken from, besides the object.
 pub struct World<'a> {
     /// Time, gates, and what admission fills in.
@@ -49,6 +62,8 @@ pub struct World<'a> {
     pub snapshot: &'a Snapshot,
     /// The range of cluster IPs.
     pub service_range: services::Range,
+    /// Who acts on objects that the server stores and does not act on.
+    pub actors: Actors,
 }
 
 /// Prepares the creation of an object.
@@ -70,6 +85,7 @@ pub fn create(
     let subject = resource.subject(&name);
     admit_namespace(kind, namespace, world.snapshot, &subject)?;
     admit_definition(kind, world.snapshot, &subject)?;
+    let warning = admit_actor(kind, world.actors, &subject)?;
     meta::tidy(&mut object);
     let mut warnings = kind.gate_warnings(&object, None, &world.context);
     kind.complete(&mut object, None, &world.context);
@@ -79,6 +95,9 @@ pub fn create(
     };
     kind.prepare_create(&mut object, &world.context);
     admit_pod(kind, namespace, &mut object, world, &subject)?;
+    if world.actors == Actors::External && kind.builtin() == Some(Builtin::Pod) {
+        access::mount(&mut object, namespace, world.snapshot, rng);
+    }
     let key = resource.key(namespace, &name);
     let mut errors = kind.validate_create(&object, &world.context);
     errors.extend(validate_claims(kind, &key, &object, None, world));
@@ -86,6 +105,7 @@ pub fn create(
         return Err(Status::invalid(&subject, &errors));
     }
     warnings.extend(kind.warnings(&object, None, &world.context));
+    warnings.extend(warning);
     meta::tidy(&mut object);
     let owners = Packed::new(&managers);
     let write = Write {
@@ -147,6 +167,16 @@ pub fn refusal(kind: &ServedKind, name: &str, refused: Refused) -> Status {
             full(Path::new("spec").child("ports"), "failed to allocate a nodePort: range is full; delete Services")
         }
         Refused::Changed | Refused::Terminating | Refused::Taken => Status::modified(&subject),
+    }
+}
+
+/// Refuses objects that nobody would act on; returns what their writer should hear otherwise.
+fn admit_actor(kind: &ServedKind, actors: Actors, subject: &Subject) -> Result<Option<String>, Status> {
+    match kind.further() {
+        Some(further) if actors != Actors::Server => {
+            kinds::further::warning(further, actors == Actors::External).map_err(|why| Status::forbidden(subject, why))
+        }
+        _ => Ok(None),
     }
 }
 

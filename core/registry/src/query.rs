@@ -111,6 +111,12 @@ impl Parameters {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns all of them as they are written in a URL.
+    pub fn encoded(&self) -> String {
+        let pairs = self.0.iter().map(|(name, value)| format!("{}={}", encode_component(name), encode_component(value)));
+        pairs.collect::<Vec<_>>().join("&")
+    }
+
     /// Returns a truth value as Kubernetes reads it from a query: present and neither `false` nor `0`.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !matches!(value, "false" | "0"))
@@ -150,6 +156,12 @@ fn percent_decode(text: &str) -> String {
 /// Returns a path segment of a URL with its escapes undone.
 pub fn decode_segment(segment: &str) -> String {
     percent_decode(segment)
+}
+
+/// Encodes a text as a value of a query.
+pub fn encode_component(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 fn selectors(parameters: &Parameters) -> Result<(Selector, FieldSelector), Status> {

@@ -39,6 +39,11 @@ impl Range {
         self.network.saturating_add(1)..last
     }
 
+    /// Returns the first address that a Service can have: the API server's own, by custom.
+    pub fn first(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.addresses().start)
+    }
+
     fn contains(self, address: Ipv4Addr) -> bool {
         self.addresses().contains(&u32::from(address))
     }

@@ -24,6 +24,12 @@ const PRIVATE: &str = "kubernetes.io";
 const USER_PREFIX: &str = "system:serviceaccount:";
 const GROUP: &str = "system:serviceaccounts";
 
+/// Returns the groups of a user that is a service account; no others are known by their name.
+pub fn account_groups(user: &str) -> Vec<String> {
+    let namespace = user.strip_prefix(USER_PREFIX).and_then(|rest| rest.split_once(':')).map(|(namespace, _)| namespace);
+    namespace.map_or_else(Vec::new, |namespace| vec![GROUP.to_owned(), format!("{GROUP}:{namespace}")])
+}
+
 /// A token that is granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Granted {
@@ -128,11 +134,9 @@ pub fn identity(claims: &Value, snapshot: &Snapshot, now: Time) -> Option<Identi
             return None;
         }
     }
-    Some(Identity {
-        user: format!("{USER_PREFIX}{namespace}:{account}"),
-        groups: vec![GROUP.to_owned(), format!("{GROUP}:{namespace}"), "system:authenticated".to_owned()],
-        uid: uid.to_owned(),
-    })
+    let user = format!("{USER_PREFIX}{namespace}:{account}");
+    let groups = account_groups(&user).into_iter().chain(["system:authenticated".to_owned()]).collect();
+    Some(Identity { user, groups, uid: uid.to_owned() })
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ pub enum Fact {
     NodeGone(String),
     /// The Lease of a node is as it says.
     Lease(Arc<Lease>),
+    /// A node, by its name, has no Lease.
+    LeaseGone(String),
     /// A PodProbeMarker is as it says.
     Marker(Arc<PodProbeMarker>),
     /// A PodProbeMarker is gone.
@@ -183,6 +185,10 @@ impl Board {
             Fact::Lease(lease) => {
                 let key = lease.metadata.name.clone();
                 self.beats.entry(key.clone()).or_default().see(now, live, &lease);
+                self.touched.nodes.insert(key);
+            }
+            Fact::LeaseGone(key) => {
+                self.beats.remove(&key);
                 self.touched.nodes.insert(key);
             }
             Fact::Marker(marker) => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Timestamp;
+use api::lease::{ANNOTATION_CAPABILITIES, ANNOTATION_VERSION};
 use api::moved::agent_lease;
 use futures::FutureExt;
 use kube::Client;
@@ -114,7 +115,7 @@ pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) 
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), context.halt.clone().drop_guard());
     let mut parts_of_agent = Tasks::<AgentError>::default();
-    let endpoint = Endpoint { messages, metrics: Arc::clone(&metrics) }.serve(listener, None, stopped.clone());
+    let endpoint = Endpoint::new(messages, Arc::clone(&metrics)).serve(listener, None, stopped.clone());
     parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
     let client = Arc::new(cri::Client::new(&config.cri.to_string_lossy()));
     let holding = hold_lease(writer.clone(), config.client.clone(), config.clock.clone(), place(&config), stopped.clone());
@@ -170,8 +171,8 @@ fn lease((node, namespace): &(String, String), now: Timestamp) -> Value {
             "name": agent_lease(node),
             "namespace": namespace,
             "annotations": {
-                "lifesign.dev/version": env!("CARGO_PKG_VERSION"),
-                "lifesign.dev/capabilities": CAPABILITIES,
+                ANNOTATION_VERSION: env!("CARGO_PKG_VERSION"),
+                ANNOTATION_CAPABILITIES: CAPABILITIES,
             },
         },
         "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE.as_secs(), "renewTime": now.micro()},

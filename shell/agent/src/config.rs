@@ -64,6 +64,8 @@ pub struct AgentConfig {
     pub tls: AgentTls,
     /// From heartbeat to heartbeat, unless the Node's annotation says otherwise.
     pub heartbeat: Duration,
+    /// Whether that annotation is followed.
+    pub follow_profile: bool,
     /// Further labels of the Node.
     pub labels: BTreeMap<String, String>,
     /// How many pods the node takes.
@@ -127,6 +129,7 @@ impl AgentConfig {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             tls: AgentTls::default(),
             heartbeat: HEARTBEAT,
+            follow_profile: true,
             labels: BTreeMap::new(),
             max_pods: MAX_PODS,
             max_concurrent_network_probes: NETWORK_PROBES,

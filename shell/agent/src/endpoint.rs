@@ -1,9 +1,10 @@
-//! The agent's endpoint: logs, metrics, what the probes do. Over HTTPS, or over plain HTTP for this machine alone.
+//! The agent's endpoint: logs, streams into pods, metrics, what the probes do. Over HTTPS, or over plain HTTP for this machine alone.
 //!
 //! Clients prove themselves with a certificate of the cluster's authority: administrators (as which the API server comes)
-//! get everything, other known readers everything but logs, strangers only `/healthz`.
+//! get everything, other known readers everything but logs and streams, strangers only `/healthz`.
 
 mod answers;
+mod streams;
 pub(crate) mod tls;
 
 use std::convert::Infallible;
@@ -40,14 +41,21 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Endpoint {
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Connections, also those that became streams.
+    connections: TaskTracker,
+    /// Ends them.
+    cut_off: CancellationToken,
 }
 
 impl Endpoint {
+    pub(crate) fn new(messages: mpsc::Sender<Message>, metrics: Arc<Metrics>) -> Endpoint {
+        Endpoint { messages, metrics, connections: TaskTracker::new(), cut_off: CancellationToken::new() }
+    }
+
     /// Serves until told to stop; without `tls` whoever can connect is a reader, so only this machine should.
     pub(crate) async fn serve(self, listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>, stop: CancellationToken) {
         let acceptor = tls.map(TlsAcceptor::from);
-        let connections = TaskTracker::new();
-        let cut_off = CancellationToken::new();
+        let (connections, cut_off) = (self.connections.clone(), self.cut_off.clone());
         loop {
             let stream = tokio::select! {
                 () = stop.cancelled() => break,
@@ -91,11 +99,16 @@ impl Endpoint {
     async fn answer_all(self, caller: Caller, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request: Request<Incoming>| {
             let this = self.clone();
-            async move { Ok::<_, Infallible>(answer(&this, caller, request.method(), request.uri()).await) }
+            async move {
+                Ok::<_, Infallible>(match streams::is_stream(request.uri().path()) {
+                    true => streams::answer(&this, caller, request).await,
+                    false => answer(&this, caller, request.method(), request.uri()).await,
+                })
+            }
         });
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-        if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
             tracing::debug!(%error, "connection ended");
         }
     }

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::lease::{ANNOTATION_CAPABILITIES, ANNOTATION_VERSION, CAPABILITY_HEARTBEAT_INTERVAL};
 use api::{Lease, Node, Timestamp, Verb, Write, WriteError, WriteFailure};
 use futures::StreamExt;
 use kube::Client;
@@ -36,6 +37,8 @@ pub(crate) struct Heartbeat {
     pub(crate) interval: Duration,
     /// The interval of the first beat: a restart does not forget the profile.
     pub(crate) first: Duration,
+    /// Whether the interval follows what the Node asks for; the Lease says so.
+    pub(crate) follows_node: bool,
     /// Since when the node is ready.
     pub(crate) ready_since: Time,
     pub(crate) rng: Rng,
@@ -83,6 +86,7 @@ impl Heartbeat {
         };
         known.uid.clone_from(&node.metadata.uid);
         let interval = match api::config_node::annotated_interval(&node) {
+            _ if !self.follows_node => None,
             Ok(annotated) => Some(Input::SetInterval(annotated.unwrap_or(self.interval))),
             Err(text) => {
                 tracing::warn!(node = self.facts.name, text, "the node asks for an interval that is no duration");
@@ -146,7 +150,8 @@ impl Shell<Beats> for Beating {
         let known = self.known.lock().expect("no code panics while it holds what is known");
         match effect {
             Effect::Attempt { beat, fresh, lease_duration } => {
-                let lease = lease(&heartbeat.facts.name, &known.uid, heartbeat.clock.now(), lease_duration);
+                let lease =
+                    lease(&heartbeat.facts.name, &known.uid, heartbeat.clock.now(), lease_duration, heartbeat.follows_node);
                 self.attempts.push((beat, answers.spawn(heartbeat.attempt(beat, fresh, lease))));
             }
             Effect::Drop { beat: last } => self.attempts.retain(|(beat, attempt)| {
@@ -167,11 +172,14 @@ impl Shell<Beats> for Beating {
     }
 }
 
-fn lease(node: &str, uid: &str, now: Time, duration: Duration) -> Value {
+fn lease(node: &str, uid: &str, now: Time, duration: Duration, follows_node: bool) -> Value {
+    let capabilities = if follows_node { CAPABILITY_HEARTBEAT_INTERVAL } else { "" };
     let mut lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": node, "namespace": NAMESPACE},
+        "metadata": {"name": node, "namespace": NAMESPACE, "annotations": {
+            ANNOTATION_VERSION: env!("CARGO_PKG_VERSION"), ANNOTATION_CAPABILITIES: capabilities,
+        }},
         "spec": {
             "holderIdentity": node,
             "leaseDurationSeconds": duration.as_secs(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use api::config_node::{ANNOTATION_UPDATE_FREQUENCY, ConfigNode, NAME};
 use api::{Node, Quantity, Timestamp, Verb, Write, WriteError, WriteFailure};
 use kube::Client;
 use machine::Time;
@@ -30,6 +31,8 @@ pub(crate) struct NodeFacts {
     pub(crate) pod_cidr: Cidr,
     pub(crate) endpoint: SocketAddr,
     pub(crate) max_pods: u32,
+    /// The heartbeat interval that a Node which is new asks for, if it begins with another one than usual.
+    pub(crate) interval: Option<Duration>,
 }
 
 impl NodeFacts {
@@ -53,10 +56,12 @@ impl NodeFacts {
     /// Returns the object to create.
     pub(crate) fn object(&self) -> Value {
         let cidr = self.pod_cidr.to_string();
+        let interval = self.interval.map(|interval| (ANNOTATION_UPDATE_FREQUENCY, api::duration::format(interval)));
+        let annotations: BTreeMap<&str, String> = interval.into_iter().collect();
         json!({
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self.name, "labels": self.labels()},
+            "metadata": {"name": self.name, "labels": self.labels(), "annotations": annotations},
             "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
         })
     }
@@ -130,6 +135,13 @@ pub(crate) async fn stored(client: &Client, name: &str, stop: &CancellationToken
     requests::until_answered(stop, "read the node", get).await?.ok().flatten()
 }
 
+/// Returns the heartbeat interval that a new node begins with; `None`: the usual one. A plane that cannot say it changes it later.
+pub(crate) async fn first_interval(client: &Client) -> Option<Duration> {
+    let path = api::write::object::<ConfigNode>("", NAME);
+    let cluster: Option<ConfigNode> = runtime::requests::get_opt(client, &path, TIMEOUT).await.ok().flatten();
+    profiles::rollout::first_interval(&cluster?)
+}
+
 /// Returns since when a stored Node is ready, if it is.
 pub(crate) fn ready_since(stored: Option<&Node>) -> Option<Time> {
     let ready = stored?.status.conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
@@ -183,6 +195,7 @@ mod tests {
             pod_cidr: "127.88.4.0/24".parse().unwrap(),
             endpoint: "127.0.0.1:4711".parse().unwrap(),
             max_pods: 110,
+            interval: Some(Duration::from_secs(60)),
         }
     }
 
@@ -191,6 +204,7 @@ mod tests {
         let node: Node = serde_json::from_value(facts().object()).unwrap();
         assert_eq!((node.spec.pod_cidr.as_str(), node.metadata.labels["zone"].as_str()), ("127.88.4.0/24", "a"));
         assert_eq!(node.metadata.labels["kubernetes.io/hostname"], "edge-1");
+        assert_eq!(api::config_node::annotated_interval(&node), Ok(Some(Duration::from_secs(60))));
         let status = facts().status(Time::from_secs(20), Time::from_secs(10));
         let node: Node = serde_json::from_value(status.clone()).unwrap();
         assert_eq!(node.ready(), Some("True"));

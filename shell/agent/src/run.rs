@@ -49,6 +49,10 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     let before = stored.as_ref().and_then(|node| node.spec.pod_cidr.parse().ok());
     let claim = claim(config.pod_cidr, before, &adopted)?;
     let pod_cidr = claim.cidr();
+    let interval = match &stored {
+        None if config.follow_profile => node::first_interval(&config.client).await,
+        _ => None,
+    };
     let facts = NodeFacts {
         name: config.node_name.clone(),
         machine: MachineFacts::read(&config.data_dir),
@@ -56,6 +60,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
         pod_cidr,
         endpoint: address,
         max_pods: config.max_pods,
+        interval,
     };
     let writer = Writer::new(config.client.clone(), config.clock.clone(), MANAGER, config.metrics.clone());
     node::register(&writer, &facts, &stop).await?;
@@ -89,9 +94,13 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), context.halt.clone().drop_guard());
     let mut parts_of_agent = Tasks::<AgentError>::default();
-    let endpoint = Endpoint { messages, metrics: Arc::clone(&metrics) }.serve(listener, Some(tls), stopped.clone());
+    let endpoint = Endpoint::new(messages, Arc::clone(&metrics)).serve(listener, Some(tls), stopped.clone());
     parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
-    let annotated = stored.as_ref().and_then(|node| api::config_node::annotated_interval(node).ok().flatten());
+    let annotated = stored
+        .as_ref()
+        .filter(|_| config.follow_profile)
+        .and_then(|node| api::config_node::annotated_interval(node).ok().flatten())
+        .or(interval);
     let beating = heartbeat(&config, writer.clone(), facts, annotated, ready_since, rng.fork()).run(stopped.clone());
     parts_of_agent.spawn("heartbeat", beating.map(Ok));
     if let Some(tell) = config.on_ready.take() {
@@ -171,6 +180,7 @@ fn heartbeat(
         ready_since,
         facts,
         interval: config.heartbeat,
+        follows_node: config.follow_profile,
         first: annotated.unwrap_or(config.heartbeat),
         rng,
     }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use api::status::{Status, Subject};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use registry::authz::Identity;
+use registry::authz::{Identity, MASTERS};
 
 /// The group of everybody who is known.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -103,16 +103,30 @@ pub(crate) fn authenticate(
     identity.map(Some).ok_or_else(Status::unauthorized)
 }
 
-/// Refuses to act as somebody else: a client that wants fewer rights than it has must not get all of them in silence.
-pub(crate) fn refuse_impersonation(identity: &Identity, headers: &HeaderMap) -> Result<(), Status> {
-    match headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
-        None => Ok(()),
-        Some(header) => {
-            let subject = Subject { resource: "users".into(), ..Subject::default() };
-            let why = format!("User {:?} cannot impersonate: this server does not honour the header {header}", identity.user);
-            Err(Status::forbidden(&subject, why))
-        }
+/// Returns whom a request is to be judged as: headers may name somebody else, if they come from an administrator.
+///
+/// Nobody else may: a client that wants fewer rights than it has must not get all of them in silence.
+pub(crate) fn impersonate(identity: Identity, headers: &HeaderMap) -> Result<Identity, Status> {
+    let Some(header) = headers.keys().find(|name| name.as_str().starts_with("impersonate-")) else { return Ok(identity) };
+    let subject = Subject { resource: "users".into(), ..Subject::default() };
+    if !identity.is_in(MASTERS) {
+        let why = format!("User {:?} cannot impersonate: the header {header} is for administrators", identity.user);
+        return Err(Status::forbidden(&subject, why));
     }
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let user = text("impersonate-user");
+    if user.is_empty() {
+        return Err(Status::bad_request(format!("the header {header} needs Impersonate-User beside it")));
+    }
+    let named = headers.get_all("impersonate-group").iter().filter_map(|value| value.to_str().ok().map(str::to_owned));
+    let mut groups: Vec<String> = named.collect();
+    if groups.is_empty() {
+        groups = registry::tokens::account_groups(&user);
+    }
+    if user != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
+        groups.push(AUTHENTICATED.to_owned());
+    }
+    Ok(Identity { user, groups, uid: text("impersonate-uid") })
 }
 
 #[cfg(test)]
@@ -127,6 +141,29 @@ mod tests {
         let der = x509_parser::pem::parse_x509_pem(credentials.certificate.as_bytes()).unwrap().1.contents;
         let identity = certificate_identity(&der).unwrap();
         assert_eq!(identity.node(), Some("n1"));
+    }
+
+    #[test]
+    fn administrators_may_act_as_others_and_nobody_else() {
+        let headers = |names: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in names {
+                headers.append(*name, value.parse().unwrap());
+            }
+            headers
+        };
+        let admin = || Identity { user: "admin".into(), groups: vec![MASTERS.into()], uid: String::new() };
+        let jane = impersonate(admin(), &headers(&[("impersonate-user", "jane"), ("impersonate-group", "devs")])).unwrap();
+        assert_eq!(
+            (jane.user.as_str(), jane.groups.as_slice()),
+            ("jane", ["devs".to_owned(), AUTHENTICATED.to_owned()].as_slice())
+        );
+        let account = impersonate(admin(), &headers(&[("impersonate-user", "system:serviceaccount:ns:robot")])).unwrap();
+        assert!(account.is_in("system:serviceaccounts:ns") && !account.is_in(MASTERS));
+        assert_eq!(impersonate(admin(), &headers(&[("impersonate-group", "devs")])).unwrap_err().code, 400);
+        let other = Identity { user: "jane".into(), groups: Vec::new(), uid: String::new() };
+        assert_eq!(impersonate(other.clone(), &headers(&[("impersonate-user", "admin")])).unwrap_err().code, 403);
+        assert_eq!(impersonate(other.clone(), &HeaderMap::new()).unwrap(), other);
     }
 
     #[test]

@@ -6,9 +6,10 @@
 
 mod definitions;
 mod namespaces;
+mod published;
 
 use crate::handlers::write::Next;
-use registry::ownership::{Owners, Writer};
+use registry::ownership::Writer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,7 +87,7 @@ impl Server {
         if self.0.hub.snapshot().get(&kind.resource.key(namespace, name)).is_some() {
             return Ok(());
         }
-        match self.create_object(kind, namespace, object, &Owners::Of(Writer::server("")), false).await {
+        match self.create_own(kind, namespace, object).await {
             Err(status) if status.reason != "AlreadyExists" => Err(status),
             _ => Ok(()),
         }
@@ -98,6 +99,8 @@ impl Server {
 struct Todo {
     namespaces: BTreeSet<String>,
     definitions: BTreeSet<String>,
+    /// Whether the objects that say where the server is are still to be written.
+    publish: bool,
 }
 
 struct Controllers {
@@ -113,7 +116,7 @@ impl Controllers {
         let mut controllers = Controllers {
             server: server.clone(),
             graph: Graph::default(),
-            todo: Todo::default(),
+            todo: Todo { publish: true, ..Todo::default() },
             receiver: subscription.receiver,
         };
         for (key, stored) in subscription.snapshot.range("/", None) {
@@ -170,8 +173,10 @@ impl Controllers {
             self.take_tolerations(&stored.object());
         }
         let namespace = &stored.index.namespace;
-        // An object that goes may be what its namespace waits for; a service account that goes is made again.
-        if !namespace.is_empty() && (stored.index.deleting || key.starts_with("//serviceaccounts/")) {
+        // An object that goes may be what its namespace waits for; what every namespace has is made again.
+        let everywhere = key.starts_with("//serviceaccounts/")
+            || (key.starts_with("//configmaps/") && stored.index.name == published::ROOT_CERTIFICATE);
+        if !namespace.is_empty() && (stored.index.deleting || everywhere) {
             self.todo.namespaces.insert(namespace.clone());
         }
     }
@@ -194,6 +199,13 @@ impl Controllers {
     /// Does what is to be done, until nothing is left or something must be tried again later.
     async fn settle(&mut self) {
         let todo = std::mem::take(&mut self.todo);
+        // A server on a full disk serves all the same.
+        if todo.publish
+            && let Err(error) = published::publish(&self.server).await
+        {
+            self.retry("where the server is", &error).await;
+            self.todo.publish = true;
+        }
         for name in todo.definitions {
             if let Err(error) = definitions::reconcile(&self.server, &name).await {
                 self.retry(&format!("definition {name}"), &error).await;

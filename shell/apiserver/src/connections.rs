@@ -1,8 +1,9 @@
 //! Who is connected: caps in total and of each address, and who goes when there are too many.
 //!
-//! Everybody begins as a stranger, and is known from the first request that says who it is. When there are too many, the
-//! stranger that has been there longest goes to make room for the one that comes: whoever holds thousands of connections
-//! open pushes out its own, and an administrator gets in. Known clients are never pushed out.
+//! Everybody begins as a stranger, and is known from the first request that says who it is. When there are too many, a
+//! stranger goes to make room for the one that comes: of those that have sent nothing yet the one that has been there longest, else
+//! of the others. So whoever holds thousands of connections open pushes out its own, and who asks for something, an
+//! administrator or a health check, gets an answer from the same address. Known clients are never pushed out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -48,8 +49,19 @@ struct Open {
     next: u64,
     of_address: BTreeMap<IpAddr, usize>,
     all: usize,
-    strangers: BTreeMap<u64, (IpAddr, CancellationToken)>,
-    strangers_of_address: BTreeMap<IpAddr, BTreeSet<u64>>,
+    strangers: BTreeMap<u64, Stranger>,
+    /// The strangers in the order in which they go.
+    order: BTreeSet<Place>,
+    order_of_address: BTreeMap<IpAddr, BTreeSet<Place>>,
+}
+
+/// A place in the order in which strangers go: who has sent nothing first, then by age.
+type Place = (bool, u64);
+
+struct Stranger {
+    address: IpAddr,
+    has_spoken: bool,
+    leave: CancellationToken,
 }
 
 /// One connection; dropping it makes room.
@@ -79,6 +91,11 @@ impl Drop for Activity {
 }
 
 impl Visitor {
+    /// Says that the other end has sent something.
+    pub(crate) fn has_spoken(&self) {
+        self.connections.open().has_spoken(self.number);
+    }
+
     /// Says that somebody known is at the other end.
     pub(crate) fn make_known(&self) {
         let mut open = self.connections.open();
@@ -118,7 +135,8 @@ impl Connections {
             of_address: BTreeMap::new(),
             all: 0,
             strangers: BTreeMap::new(),
-            strangers_of_address: BTreeMap::new(),
+            order: BTreeSet::new(),
+            order_of_address: BTreeMap::new(),
         })))
     }
 
@@ -138,48 +156,66 @@ impl Connections {
         open.next += 1;
         open.all += 1;
         *open.of_address.entry(address).or_default() += 1;
-        open.strangers.insert(number, (address, leave.clone()));
-        open.strangers_of_address.entry(address).or_default().insert(number);
+        open.add_stranger(number, Stranger { address, has_spoken: false, leave: leave.clone() });
         Some(Connection { connections: self.clone(), number, address, leave })
     }
 }
 
 impl Open {
-    /// Lets strangers go until one more fits: of the address that has too many, else the oldest of all.
+    /// Lets strangers go until one more fits: of the address that has too many, else of all.
     fn make_room(&mut self, address: IpAddr) {
-        let of_address = |open: &Open| open.strangers_of_address.get(&address).map_or(0, BTreeSet::len);
-        let crowded = |open: &Open| {
-            of_address(open) >= open.caps.strangers_of_address
-                || open.of_address.get(&address).is_some_and(|count| *count >= open.caps.of_address)
-        };
-        if crowded(self)
-            && let Some(oldest) = self.strangers_of_address.get(&address).and_then(BTreeSet::first).copied()
-        {
-            self.send_away(oldest);
+        let of_address = self.order_of_address.get(&address);
+        let crowded = of_address.map_or(0, BTreeSet::len) >= self.caps.strangers_of_address
+            || self.of_address.get(&address).is_some_and(|count| *count >= self.caps.of_address);
+        if crowded && let Some((_, next)) = of_address.and_then(BTreeSet::first).copied() {
+            self.send_away(next);
         }
         if (self.strangers.len() >= self.caps.strangers || self.all >= self.caps.all)
-            && let Some(oldest) = self.strangers.keys().next().copied()
+            && let Some((_, next)) = self.order.first().copied()
+        {
+            self.send_away(next);
+        }
+    }
+
+    /// Keeps a stranger that asks for something longer than those that do not. At most half of an address's strangers are kept so,
+    /// else whoever comes next would have to go before it can ask.
+    fn has_spoken(&mut self, number: u64) {
+        let Some(mut stranger) = self.forget_stranger(number) else { return };
+        stranger.has_spoken = true;
+        let address = stranger.address;
+        self.add_stranger(number, stranger);
+        let of_address = &self.order_of_address[&address];
+        let mut spoken = of_address.range((true, 0)..);
+        if let Some((_, oldest)) = spoken.next().copied()
+            && spoken.count() >= self.caps.strangers_of_address.div_ceil(2)
         {
             self.send_away(oldest);
         }
     }
 
     fn send_away(&mut self, number: u64) {
-        if let Some((address, leave)) = self.forget_stranger(number) {
-            leave.cancel();
-            self.uncount(address);
+        if let Some(stranger) = self.forget_stranger(number) {
+            stranger.leave.cancel();
+            self.uncount(stranger.address);
         }
     }
 
-    fn forget_stranger(&mut self, number: u64) -> Option<(IpAddr, CancellationToken)> {
-        let (address, leave) = self.strangers.remove(&number)?;
-        if let Some(numbers) = self.strangers_of_address.get_mut(&address) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.strangers_of_address.remove(&address);
+    fn add_stranger(&mut self, number: u64, stranger: Stranger) {
+        self.order.insert((stranger.has_spoken, number));
+        self.order_of_address.entry(stranger.address).or_default().insert((stranger.has_spoken, number));
+        self.strangers.insert(number, stranger);
+    }
+
+    fn forget_stranger(&mut self, number: u64) -> Option<Stranger> {
+        let stranger = self.strangers.remove(&number)?;
+        self.order.remove(&(stranger.has_spoken, number));
+        if let Some(places) = self.order_of_address.get_mut(&stranger.address) {
+            places.remove(&(stranger.has_spoken, number));
+            if places.is_empty() {
+                self.order_of_address.remove(&stranger.address);
             }
         }
-        Some((address, leave))
+        Some(stranger)
     }
 
     fn uncount(&mut self, address: IpAddr) {
@@ -236,8 +272,27 @@ mod tests {
         held.clear();
         let open = all.open();
         assert!(
-            open.all == 0 && open.of_address.is_empty() && open.strangers.is_empty() && open.strangers_of_address.is_empty()
+            open.all == 0
+                && open.of_address.is_empty()
+                && open.strangers.is_empty()
+                && open.order.is_empty()
+                && open.order_of_address.is_empty()
         );
+    }
+
+    #[test]
+    fn who_has_sent_something_outlasts_those_who_have_not() {
+        let all = Connections::new(Caps { strangers: 8, ..CAPS });
+        let mut held = vec![all.enter(address(1)).unwrap()];
+        held[0].visitor().has_spoken();
+        held.extend((0..9).filter_map(|_| all.enter(address(1))));
+        let left: Vec<usize> = (0..10).filter(|n| !held[*n].leave.is_cancelled()).collect();
+        assert_eq!(left, [0, 8, 9]);
+        // Those who speak and then stay do not keep others out either.
+        held[8].visitor().has_spoken();
+        held[9].visitor().has_spoken();
+        let left: Vec<usize> = (0..10).filter(|n| !held[*n].leave.is_cancelled()).collect();
+        assert_eq!(left, [8, 9]);
     }
 
     #[test]

@@ -15,10 +15,12 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use api::FieldSelector;
+use api::json;
 use api::status::{Status, Subject};
-use registry::authz::{self, Ask, Grant};
+use registry::authz::{self, Ask, Grant, Identity};
 use registry::kind::ServedKind;
 use registry::state::{Stored, key, prefix};
+use serde_json::Value;
 
 use crate::reply::Reply;
 use crate::request::{self, Target};
@@ -82,7 +84,7 @@ pub(crate) async fn resource(server: &Server, asked: &Asked, target: &Target, ca
         "get" => read::get(server, kind, target, call).await,
         "list" => read::list(server, kind, target, call).await,
         "watch" => watch::watch(server, kind, target, call),
-        "create" if kind.builtin().is_none() && kind.custom().is_none() => reviews::create(server, kind, target, call).await,
+        "create" if kind.is_virtual() => reviews::create(server, kind, target, call).await,
         "create" => write::create(server, kind, target, call).await,
         "update" => write::replace(server, kind, target, call).await,
         "patch" => write::patch(server, kind, target, call).await,
@@ -104,27 +106,56 @@ pub(crate) fn permit(server: &Server, target: &Target, call: &Call, verb: &str, 
         selects_node: selector.exact("spec.nodeName"),
         selects_name: selector.exact("metadata.name"),
     };
-    let grant = authz::authorize(&call.identity, &ask)?;
-    let node = call.identity.node().unwrap_or_default();
+    permit_ask(server, &call.identity, &ask, subject)
+}
+
+/// Decides about a request of an identity, with a look at the stored objects where the identity alone does not decide.
+pub(crate) fn permit_ask(server: &Server, identity: &Identity, ask: &Ask<'_>, subject: &Subject) -> Result<(), Status> {
+    let grant = authz::authorize(identity, ask)?;
+    let node = identity.node().unwrap_or_default();
     let snapshot = server.0.hub.snapshot();
-    let of_node = |pod: &Stored| {
-        let catalog = server.catalog();
+    let catalog = server.catalog();
+    // Looked up only where pods decide: most requests are decided by who asks.
+    let field = |pod: &Stored, name: &str, wanted: &str| {
         let pods = catalog.find("", "v1", "pods").expect("pods are built in");
-        field_of(pods, pod, "spec.nodeName") == Some(node)
+        field_of(pods, pod, name) == Some(wanted)
+    };
+    let of_node = |pod: &Stored| field(pod, "spec.nodeName", node);
+    let any_pod = |concerned: &dyn Fn(&Stored) -> bool| {
+        snapshot.range(&prefix("", "pods", ask.namespace), None).any(|(_, pod)| of_node(pod) && concerned(pod))
     };
     let allowed = match grant {
         Grant::Allowed => true,
         // If there is none, let the answer be 404.
-        Grant::IfOwnPod => snapshot.get(&key("", "pods", &target.namespace, &target.name)).is_none_or(|pod| of_node(pod)),
-        Grant::IfReferenced => snapshot
-            .range(&prefix("", "pods", &target.namespace), None)
-            .any(|(_, pod)| of_node(pod) && pod.references().contains(&target.resource, &target.name)),
+        Grant::IfOwnPod => snapshot.get(&key("", "pods", ask.namespace, ask.name)).is_none_or(|pod| of_node(pod)),
+        Grant::IfReferenced => any_pod(&|pod| pod.references().contains(ask.resource, ask.object())),
+        // That the token is bound to such a pod is in the body: checked when it is known.
+        Grant::IfAccountOfOwnPod => any_pod(&|pod| field(pod, "spec.serviceAccountName", ask.name)),
     };
     if allowed {
         return Ok(());
     }
-    let why = format!("User {:?} cannot {verb} it: no pod of this node is concerned", call.identity.user);
+    let why = format!("User {:?} cannot {} it: no pod of this node is concerned", identity.user, ask.verb);
     Err(Status::forbidden(subject, why))
+}
+
+/// The agent of a node may ask for tokens that die with one of its own pods, and for no others.
+pub(crate) fn check_node_token(server: &Server, identity: &Identity, target: &Target, request: &Value) -> Result<(), Status> {
+    let Some(node) = identity.node() else { return Ok(()) };
+    let bound = |field| json::text(request, &["spec", "boundObjectRef", field]);
+    let snapshot = server.0.hub.snapshot();
+    let pod = snapshot.get(&key("", "pods", &target.namespace, bound("name"))).map(|pod| (pod.object(), &pod.index.uid));
+    let own = bound("kind") == "Pod"
+        && pod.is_some_and(|(pod, uid)| {
+            json::text(&pod, &["spec", "nodeName"]) == node
+                && json::text(&pod, &["spec", "serviceAccountName"]) == target.name
+                && bound("uid") == uid
+        });
+    if own {
+        return Ok(());
+    }
+    let subject = Subject { resource: "serviceaccounts".into(), name: target.name.clone(), ..Subject::default() };
+    Err(Status::forbidden(&subject, format!("node {node:?} can only ask for tokens that are bound to its own pods")))
 }
 
 /// Returns the matcher of a pair of selectors, or why the field selector cannot be used.

@@ -5,6 +5,7 @@
 
 mod auth;
 mod background;
+mod backup;
 mod catalog;
 mod connections;
 mod fair;
@@ -29,8 +30,10 @@ mod settings;
 mod signer;
 mod store;
 mod streams;
+mod tunnel;
 
 pub use auth::{PeerIdentity, certificate_identity};
+pub use backup::{Backup, BackupError, PATH as BACKUP_PATH, Restored};
 pub use kubeconfig::{is_current, kubeconfig};
 pub use logs::AgentDialer;
 pub use pki::{Authority, Credentials, PkiError, Role};
@@ -41,6 +44,6 @@ pub use serve::{TlsError, serve, tls_config};
 /// The TLS settings of a server.
 pub type TlsServerConfig = rustls::ServerConfig;
 pub use server::{InProcess, Parts, Server};
-pub use settings::{Settings, Tolerations};
+pub use settings::{Published, Settings, Tolerations};
 pub use signer::Signer;
 pub use store::{Fallback, FileStore, MemoryStore, Room, Store, StoreError};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::json;
 use api::status::Status;
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::Builder;
@@ -50,6 +51,17 @@ impl AgentDialer {
     }
 
     async fn get(&self, host: &str, port: u16, path: &str) -> Result<http::Response<hyper::body::Incoming>, String> {
+        let request = Request::get(path).header("host", format!("{host}:{port}")).body(Empty::<Bytes>::new());
+        self.send(host, port, request.map_err(|error| error.to_string())?).await
+    }
+
+    /// Sends a request to an agent; the connection may be upgraded.
+    pub(crate) async fn send(
+        &self,
+        host: &str,
+        port: u16,
+        request: Request<Empty<Bytes>>,
+    ) -> Result<http::Response<hyper::body::Incoming>, String> {
         let dial = async {
             let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
             let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
@@ -60,9 +72,8 @@ impl AgentDialer {
                 .await
                 .map_err(|error| error.to_string())?;
             // Ends with the answer: the connection is used once.
-            tokio::spawn(connection);
-            let request = Request::get(path).header("host", format!("{host}:{port}")).body(Empty::<Bytes>::new());
-            sender.send_request(request.map_err(|error| error.to_string())?).await.map_err(|error| error.to_string())
+            tokio::spawn(connection.with_upgrades());
+            sender.send_request(request).await.map_err(|error| error.to_string())
         };
         tokio::time::timeout(DIAL_TIMEOUT, dial).await.map_err(|_| format!("no answer within {DIAL_TIMEOUT:?}"))?
     }
@@ -108,8 +119,36 @@ pub(crate) async fn log(server: &Server, target: &Target, call: &Call) -> Result
     Ok(reply::long_running(reply::reply(StatusCode::OK, "text/plain", body.boxed_unsync())))
 }
 
+/// Answers `nodes/N/proxy`: what the endpoint of the node's agent or kubelet says, as it is.
+pub(crate) async fn proxy(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
+    let snapshot = server.0.hub.snapshot();
+    let catalog = server.catalog();
+    let nodes = catalog.find("", "v1", "nodes").expect("nodes are built in");
+    if snapshot.get(&key("", "nodes", "", &target.name)).is_none() {
+        return Err(Status::not_found(&nodes.resource.subject(&target.name)));
+    }
+    let (host, port) = agent_address(&snapshot, &target.name)?;
+    let place = server.0.log_streams.open(&call.identity.user)?;
+    let dialer = server.0.logs.as_ref().ok_or_else(|| Status::not_implemented("this server cannot reach agents"))?;
+    let beyond: Vec<String> = target.beyond.split('/').map(registry::query::encode_component).collect();
+    let path = format!("/{}?{}", beyond.join("/"), call.parameters.encoded());
+    let unreachable =
+        |error| Status::internal(format!("the agent of node {:?} at {host}:{port} cannot be reached: {error}", target.name));
+    let answer = dialer.get(&host, port, &path).await.map_err(unreachable)?;
+    let (parts, body) = answer.into_parts();
+    let body = body.map_err(move |error| {
+        let _ = &place;
+        std::io::Error::other(error)
+    });
+    let mut reply = reply::reply(parts.status, "text/plain", body.boxed_unsync());
+    if let Some(type_) = parts.headers.get(CONTENT_TYPE) {
+        reply.headers_mut().insert(CONTENT_TYPE, type_.clone());
+    }
+    Ok(reply::long_running(reply))
+}
+
 /// Returns what an agent says is wrong; it is not trusted to be brief, or to come to an end.
-async fn error_text<B>(body: B) -> String
+pub(crate) async fn error_text<B>(body: B) -> String
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -126,7 +165,7 @@ where
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn container_of(pod: &Value, asked: &str) -> Result<String, Status> {
+pub(crate) fn container_of(pod: &Value, asked: &str) -> Result<String, Status> {
     let pod_name = json::text(pod, &["metadata", "name"]);
     let names = |list: &str| -> Vec<String> {
         json::items(pod, &["spec", list]).iter().map(|container| json::text(container, &["name"]).to_owned()).collect()
@@ -171,7 +210,7 @@ fn check_started(pod: &Value, container: &str, previous: bool) -> Result<(), Sta
     }
 }
 
-fn agent_address(snapshot: &registry::state::Snapshot, node: &str) -> Result<(String, u16), Status> {
+pub(crate) fn agent_address(snapshot: &registry::state::Snapshot, node: &str) -> Result<(String, u16), Status> {
     let unreachable = || Status::internal(format!("node {node:?} has no agent endpoint; is its agent running?"));
     let object = snapshot.get(&key("", "nodes", "", node)).ok_or_else(unreachable)?.object();
     let port = json::int(&object, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);

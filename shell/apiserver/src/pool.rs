@@ -30,22 +30,23 @@ pub(crate) struct Pool {
 
 struct LargeWrites {
     place: Semaphore,
-    thread: OwnThread,
+    thread: OwnThreads,
 }
 
-/// A thread for one kind of work, which then never stands before other work in the queue of an async worker. It is started when
+/// Threads for one kind of work, which then never stands before other work in the queue of an async worker. They are started when
 /// there is something to do.
-pub(crate) struct OwnThread {
+pub(crate) struct OwnThreads {
     name: &'static str,
+    count: usize,
     runtime: OnceLock<Runtime>,
 }
 
-impl OwnThread {
-    pub(crate) fn new(name: &'static str) -> OwnThread {
-        OwnThread { name, runtime: OnceLock::new() }
+impl OwnThreads {
+    pub(crate) fn new(name: &'static str, count: usize) -> OwnThreads {
+        OwnThreads { name, count, runtime: OnceLock::new() }
     }
 
-    /// Runs work on the thread; it ends when this is dropped.
+    /// Runs work on the threads; it ends when this is dropped.
     pub(crate) async fn run<F>(&self, work: F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
@@ -54,7 +55,7 @@ impl OwnThread {
         if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return work.await;
         }
-        let start = || Builder::new_multi_thread().worker_threads(1).thread_name(self.name).enable_all().build();
+        let start = || Builder::new_multi_thread().worker_threads(self.count).thread_name(self.name).enable_all().build();
         let runtime = self.runtime.get_or_init(|| start().expect("a thread can be started"));
         match AbortOnDropHandle::new(runtime.spawn(work)).await {
             Ok(output) => output,
@@ -63,7 +64,7 @@ impl OwnThread {
     }
 }
 
-impl Drop for OwnThread {
+impl Drop for OwnThreads {
     fn drop(&mut self) {
         // Whoever drops this may be an async worker, which must not wait.
         if let Some(runtime) = self.runtime.take() {
@@ -74,14 +75,19 @@ impl Drop for OwnThread {
 
 impl Default for Pool {
     fn default() -> Pool {
-        // As many as there are cores: more would only take turns.
-        Pool::new(std::thread::available_parallelism().map_or(2, usize::from))
+        // More would only take turns.
+        Pool::new(cores())
     }
+}
+
+/// Returns how many things can be worked on at the same time.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 impl Pool {
     fn new(count: usize) -> Pool {
-        let large = LargeWrites { place: Semaphore::new(1), thread: OwnThread::new("large-writes") };
+        let large = LargeWrites { place: Semaphore::new(1), thread: OwnThreads::new("large-writes", 1) };
         Pool { places: Arc::new(Semaphore::new(count)), large: Arc::new(large) }
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Target {
     pub(crate) resource: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
+    /// What follows `proxy` in the path: a path at the node.
+    pub(crate) beyond: String,
     /// The old form `/watch/` in the path.
     pub(crate) watch: bool,
 }
@@ -24,12 +26,18 @@ pub(crate) enum Route {
     Discovery(Discovery),
     /// `/openapi/v3` and below: what follows it, without a slash in front.
     OpenApi(String),
+    /// `/openapi/v2`.
+    OpenApiV2,
     /// `/version`.
     Version,
     /// `/livez`, `/readyz`, `/healthz`: which one, and the check that is asked for.
     Health(&'static str, String),
     /// `/metrics`.
     Metrics,
+    /// All objects, for `lifesign apiserver --backup`.
+    Backup,
+    /// `/configz`: what the server uses.
+    Configz,
     /// A resource.
     Resource(Target),
     /// Nothing that we serve.
@@ -52,9 +60,12 @@ pub(crate) fn route(path: &str) -> Route {
     match parts.as_slice() {
         ["version"] => Route::Version,
         ["metrics"] => Route::Metrics,
+        ["debug", "backup"] => Route::Backup,
+        ["configz"] => Route::Configz,
         ["livez", check @ ..] => Route::Health("livez", check.join("/")),
         ["readyz", check @ ..] => Route::Health("readyz", check.join("/")),
         ["healthz", check @ ..] => Route::Health("healthz", check.join("/")),
+        ["openapi", "v2"] => Route::OpenApiV2,
         ["openapi", "v3", rest @ ..] => Route::OpenApi(rest.join("/")),
         ["api"] => Route::Discovery(Discovery::Core),
         ["apis"] => Route::Discovery(Discovery::Groups),
@@ -79,9 +90,14 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Route {
         ["namespaces", namespace, rest @ ..] if !rest.is_empty() && !is_of_namespace(group, rest) => (*namespace, rest),
         rest => ("", rest),
     };
+    let mut beyond = String::new();
     let (resource, name, subresource) = match rest {
         [resource] => (*resource, "", String::new()),
         [resource, name] => (*resource, *name, String::new()),
+        [resource, name, "proxy", beyond_proxy @ ..] => {
+            beyond = beyond_proxy.join("/");
+            (*resource, *name, "proxy".to_owned())
+        }
         [resource, name, subresource @ ..] => (*resource, *name, subresource.join("/")),
         [] => return Route::Unknown,
     };
@@ -92,6 +108,7 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Route {
         resource: resource.to_owned(),
         name: name.to_owned(),
         subresource,
+        beyond,
         watch,
     })
 }
@@ -149,6 +166,8 @@ mod tests {
             route("/apis/apps/v1"),
             Route::Discovery(Discovery::Resources { group: "apps".into(), version: "v1".into() })
         );
+        let node = resource("/api/v1/nodes/n1/proxy/debug/probes");
+        assert_eq!((node.name.as_str(), node.subresource.as_str(), node.beyond.as_str()), ("n1", "proxy", "debug/probes"));
         assert_eq!(route("/nothing/here"), Route::Unknown);
         assert_eq!(route("/readyz/ping"), Route::Health("readyz", "ping".into()));
     }

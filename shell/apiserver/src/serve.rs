@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::{PeerIdentity, certificate_identity};
 use crate::connections::{Caps, Connection, Connections};
 use crate::fair::Fair;
-use crate::pool::OwnThread;
+use crate::pool::{OwnThreads, cores};
 use crate::renewal::ShownCertificate;
 use crate::reply;
 use crate::server::Server;
@@ -108,9 +108,28 @@ impl Warnings {
 }
 
 /// Serves until told to stop, then lets open requests finish.
-pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::ServerConfig>, stop: CancellationToken) {
-    // Hundreds of strangers at once must not make a probe wait for their cryptography.
-    let handshakes = Arc::new(OwnThread::new("tls-handshakes"));
+///
+/// What comes over the network has threads of its own: however much it is, probes, heartbeats and controllers of this process do
+/// not wait behind it for a worker.
+pub async fn serve(
+    server: Server,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let listener = listener.into_std()?;
+    let network = OwnThreads::new("network", cores());
+    network.run(async move { accept(server, TcpListener::from_std(listener)?, tls, stop).await }).await
+}
+
+async fn accept(
+    server: Server,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    // Hundreds of strangers at once must not make a client that is there already wait for their cryptography.
+    let handshakes = Arc::new(OwnThreads::new("tls-handshakes", 1));
     let acceptor = TlsAcceptor::from(tls);
     let tasks = TaskTracker::new();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -135,9 +154,14 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
             Some(place) => {
                 // Small answers must not wait for more to come.
                 let _ = stream.set_nodelay(true);
-                let stream = Fair::new(stream);
                 let (acceptor, handshakes) = (acceptor.clone(), Arc::clone(&handshakes));
-                let handshake = async move { handshakes.run(acceptor.accept(stream)).await };
+                let visitor = place.visitor();
+                let handshake = async move {
+                    // Who only connects costs nothing but the connection.
+                    stream.peek(&mut [0]).await?;
+                    visitor.has_spoken();
+                    handshakes.run(acceptor.accept(Fair::new(stream))).await
+                };
                 tasks.spawn(connection(server.clone(), handshake, peer, place, stop.clone()));
             }
             None => {
@@ -152,6 +176,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<rustls::Serve
     if tokio::time::timeout(DRAIN_TIMEOUT, tasks.wait()).await.is_err() {
         tracing::warn!(open = tasks.len(), "connections were still open after the time to drain");
     }
+    Ok(())
 }
 
 fn header_bytes<B>(request: &Request<B>) -> usize {
@@ -218,7 +243,7 @@ async fn connection(
         .max_concurrent_streams(STREAMS_MAX)
         .max_send_buf_size(SEND_BUFFER_MAX)
         .max_header_list_size(HEADERS_MAX);
-    let served = builder.serve_connection(TokioIo::new(stream), service);
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(served);
     let ended = tokio::select! {
         ended = served.as_mut() => ended,

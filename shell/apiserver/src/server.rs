@@ -13,6 +13,7 @@ use api::status::Status;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderName};
 use http::{Method, Request, StatusCode};
+use hyper::upgrade::OnUpgrade;
 use machine::Rng;
 use registry::authz::Identity;
 use registry::query::Parameters;
@@ -39,6 +40,8 @@ use crate::streams::Streams;
 const WATCHES_OF_ONE_MAX: usize = 1_000;
 /// The most logs that are sent to one identity at once: each has a connection to an agent.
 const LOGS_OF_ONE_MAX: usize = 100;
+/// The most streams into pods that one identity has at once.
+const TUNNELS_OF_ONE_MAX: usize = 100;
 /// How many times its bytes the body of a request is charged: it is decoded, changed and judged as well.
 const BODY_FACTOR: usize = 4;
 
@@ -55,6 +58,7 @@ pub(crate) struct Inner {
     pub(crate) documents: handlers::documents::Documents,
     pub(crate) watches: Streams,
     pub(crate) log_streams: Streams,
+    pub(crate) tunnels: Streams,
     pub(crate) logs: Option<crate::logs::AgentDialer>,
     pub(crate) tokens: Option<Tokens>,
     pub(crate) signer: Signer,
@@ -76,6 +80,8 @@ pub(crate) struct Call {
     pub(crate) identity: Identity,
     pub(crate) encoding: Encoding,
     pub(crate) form: Form,
+    /// The connection, if the client wants to speak something else over it.
+    pub(crate) upgrade: Option<OnUpgrade>,
 }
 
 impl Call {
@@ -123,6 +129,7 @@ impl Server {
             documents: handlers::documents::Documents::default(),
             watches: Streams::new("watches", WATCHES_OF_ONE_MAX),
             log_streams: Streams::new("logs", LOGS_OF_ONE_MAX),
+            tunnels: Streams::new("streams into pods", TUNNELS_OF_ONE_MAX),
             logs: parts.logs,
             tokens: parts.token_file.map(Tokens::new),
             signer: parts.signer,
@@ -199,12 +206,7 @@ impl Server {
     /// Finds out who asks, and whether anybody may.
     fn admit(&self, parts: &http::request::Parts, route: &Route) -> Result<Identity, Status> {
         let open = matches!(route, Route::Version | Route::Health(..));
-        let by_token = |token: &str| {
-            let listed = self.0.tokens.as_ref().and_then(|tokens| tokens.identity(token));
-            listed.or_else(|| {
-                registry::tokens::identity(&self.0.signer.verify(token)?, &self.0.hub.snapshot(), self.0.clock.now())
-            })
-        };
+        let by_token = |token: &str| self.identity_of(token);
         let identity = auth::authenticate(parts.extensions.get::<PeerIdentity>(), &parts.headers, by_token)?;
         let identity = match identity {
             Some(identity) => identity,
@@ -214,8 +216,13 @@ impl Server {
         if !open && let Some(visitor) = parts.extensions.get::<Visitor>() {
             visitor.make_known();
         }
-        auth::refuse_impersonation(&identity, &parts.headers)?;
-        Ok(identity)
+        auth::impersonate(identity, &parts.headers)
+    }
+
+    /// Returns who a bearer token stands for.
+    pub(crate) fn identity_of(&self, token: &str) -> Option<Identity> {
+        let listed = self.0.tokens.as_ref().and_then(|tokens| tokens.identity(token));
+        listed.or_else(|| registry::tokens::identity(&self.0.signer.verify(token)?, &self.0.hub.snapshot(), self.0.clock.now()))
     }
 
     /// Returns what a request is counted as. Only what is served has a name here: paths are the client's to invent, and the
@@ -252,11 +259,20 @@ impl Server {
         let mut permit = self.0.load.enter(&identity.user, parts.extensions.get::<OwnProcess>().is_some())?;
         let discovery = matches!(route, Route::Discovery(Discovery::Core | Discovery::Groups));
         let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let free_form = matches!(route, Route::Metrics | Route::OpenApi(_))
-            || matches!(&route, Route::Resource(target) if target.subresource == "log");
+        let free_form = matches!(route, Route::Metrics | Route::Backup | Route::OpenApi(_) | Route::OpenApiV2)
+            || matches!(&route, Route::Resource(target) if is_stream(&target.subresource));
         let (encoding, form) = if free_form { (Encoding::Json, Form::Whole) } else { negotiate::negotiate(accept, discovery)? };
-        let mut call =
-            Call { method: parts.method, parameters, headers: parts.headers, body: Bytes::new(), identity, encoding, form };
+        let upgrade = parts.extensions.get::<OnUpgrade>().cloned();
+        let mut call = Call {
+            method: parts.method,
+            parameters,
+            headers: parts.headers,
+            body: Bytes::new(),
+            identity,
+            encoding,
+            form,
+            upgrade,
+        };
         let (server, method) = (self.clone(), call.method.clone());
         let mut reply = match route {
             Route::Resource(target) => {
@@ -291,11 +307,19 @@ impl Server {
     fn document(&self, route: &Route, call: &Call) -> Result<Reply, Status> {
         match route {
             Route::Metrics => Ok(handlers::health::metrics(self)),
+            Route::Backup => handlers::documents::backup(self, call),
+            Route::Configz => Ok(handlers::documents::configz(self)),
             Route::Discovery(what) => handlers::documents::discovery(self, what, call),
             Route::OpenApi(rest) => handlers::documents::openapi(self, rest, call),
+            Route::OpenApiV2 => Ok(handlers::documents::openapi_v2(self, call)),
             _ => Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n")),
         }
     }
+}
+
+/// Returns whether a subresource answers with bytes of its own and not with an object.
+fn is_stream(subresource: &str) -> bool {
+    matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy")
 }
 
 fn method_label(method: &Method) -> &'static str {

@@ -5,6 +5,7 @@ mod disk;
 mod file;
 mod memory;
 mod preview;
+mod restore;
 mod rows;
 
 use std::sync::Arc;
@@ -21,6 +22,9 @@ pub enum StoreError {
     /// Another process has it.
     #[error("the data directory {0} is in use by another process; stop that one or choose another with --data-dir")]
     Locked(String),
+    /// There is one already.
+    #[error("the data directory {0} has data of a plane; choose an empty one with --data-dir")]
+    Used(String),
     /// It was written by a later version.
     #[error(
         "the data directory {path} has format {found}, this version reads {known}; use a newer lifesign or another --data-dir"

@@ -6,24 +6,31 @@
 //! a reboot and without an API server, finishes the change or takes it back. The invariant: outside of a running change the
 //! file is exactly the old or exactly the new one, and the component was restarted after it became so.
 //!
-//! - [`change`]: what is to be changed, and what a profile means for each file;
+//! - [`change`]: what is to be changed;
 //! - [`record`]: what is remembered on disk;
 //! - [`files`]: the few operations on files, each of which a test can interrupt;
-//! - [`Applier`]: the order of everything.
+//! - [`Applier`]: the order of everything;
+//! - `node`: the files and processes of a real node;
+//! - [`agent`]: takes steps from the controllers, and answers.
 
+pub mod agent;
 pub mod change;
 pub mod files;
+mod node;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use machine::Time;
+use profiles::steps::Component;
 
-pub use change::{Change, Component};
+pub use change::Change;
 pub use files::{Disk, Files};
+pub use node::host::NodePlace;
 use record::{Pending, Record};
 
 /// A change that is taken back this often in a row has failed; it is not for the applier to try for ever.
@@ -50,6 +57,10 @@ pub trait Host {
     fn health(&mut self, change: &Change) -> Health;
     /// Waits a moment before the next look.
     fn pause(&mut self);
+    /// Returns whether nobody waits any more: what is under way is left to the next applier.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// How a change ended.
@@ -96,6 +107,9 @@ pub enum Error {
     /// What was remembered cannot be read; nothing is touched then.
     #[error("{} is damaged", .0.display())]
     Record(PathBuf),
+    /// The applier was told to stop; the change is still under way.
+    #[error("told to stop")]
+    Stopped,
 }
 
 /// Changes files of components of one machine.
@@ -117,8 +131,8 @@ impl<F: Files, H: Host> Applier<F, H> {
         &mut self.host
     }
 
-    /// Makes a change, and returns when it is confirmed or taken back.
-    pub fn apply(&mut self, change: &Change) -> Result<Outcome, Error> {
+    /// Makes a change that has so long to prove healthy, and returns when it is confirmed or taken back; `id` says which step it is.
+    pub fn apply(&mut self, change: &Change, id: &str, deadline: Duration) -> Result<Outcome, Error> {
         let current = self.read(&change.path)?;
         let mut record = match self.load(change.component)? {
             Some(record) => record,
@@ -130,8 +144,8 @@ impl<F: Files, H: Host> Applier<F, H> {
         if current == change.content {
             return Ok(Outcome::Unchanged);
         }
-        let deadline = self.host.now() + change.component.deadline();
-        record.pending = Some(Pending { new: change.content.clone(), deadline });
+        let deadline = self.host.now() + deadline;
+        record.pending = Some(Pending { new: change.content.clone(), deadline, id: id.to_owned(), values: change.values });
         self.save(change.component, &record)?;
         self.replace(&change.path, change.content.as_deref())?;
         self.confirm(change, record, deadline)
@@ -145,6 +159,7 @@ impl<F: Files, H: Host> Applier<F, H> {
             match self.host.health(change) {
                 Health::Good => break true,
                 Health::Bad => break false,
+                Health::Waiting if self.host.is_stopped() => return Err(Error::Stopped),
                 Health::Waiting if self.host.now() >= deadline => break false,
                 Health::Waiting => self.host.pause(),
             }
@@ -170,15 +185,15 @@ impl<F: Files, H: Host> Applier<F, H> {
     }
 
     /// Finishes or takes back what was under way when the applier ended, and tells what became of it.
-    pub fn recover(&mut self) -> Result<Vec<(Component, Outcome)>, Error> {
+    pub fn recover(&mut self) -> Result<Vec<(Component, String, Outcome)>, Error> {
         let mut outcomes = Vec::new();
         for component in Component::ALL {
             let Some(mut record) = self.load(component)? else { continue };
             self.tidy(&record.path)?;
             let Some(pending) = record.pending.clone() else { continue };
-            let current = self.read(&record.path)?;
+            let (current, id) = (self.read(&record.path)?, pending.id.clone());
             let outcome = if current == pending.new && self.host.now() < pending.deadline {
-                let change = Change { component, path: record.path.clone(), content: pending.new };
+                let change = Change { component, path: record.path.clone(), content: pending.new, values: pending.values };
                 self.confirm(&change, record, pending.deadline)?
             } else if current == pending.new || current == record.last {
                 // An applier that ended before it wrote says nothing about the component.
@@ -190,24 +205,34 @@ impl<F: Files, H: Host> Applier<F, H> {
                 self.save(component, &record)?;
                 Outcome::Foreign(record.path)
             };
-            outcomes.push((component, outcome));
+            outcomes.push((component, id, outcome));
         }
         Ok(outcomes)
     }
 
-    /// Restores every file as it was before the first change, unless somebody else has changed it since.
-    pub fn uninstall(&mut self) -> Result<Vec<(Component, Outcome)>, Error> {
-        let mut outcomes = self.recover()?;
-        for component in Component::ALL {
-            let Some(record) = self.load(component)? else { continue };
-            let change = Change { component, path: record.path.clone(), content: record.original.clone() };
-            let outcome = self.apply(&change)?;
-            if matches!(outcome, Outcome::Applied | Outcome::Unchanged) {
-                self.remove(&self.record_path(component))?;
-            }
-            outcomes.push((component, outcome));
+    /// Restores the file of a component as it was before the first change, unless somebody else has changed it since.
+    pub fn restore(&mut self, component: Component, id: &str, deadline: Duration) -> Result<Outcome, Error> {
+        let Some(record) = self.load(component)? else { return Ok(Outcome::Unchanged) };
+        let change = Change { component, path: record.path.clone(), content: record.original.clone(), values: None };
+        let outcome = self.apply(&change, id, deadline)?;
+        if matches!(outcome, Outcome::Applied | Outcome::Unchanged) {
+            self.remove(&self.record_path(component))?;
         }
-        Ok(outcomes)
+        Ok(outcome)
+    }
+
+    /// Returns whether the file of a component is not as the last change left it, or another one than then.
+    pub fn is_foreign(&mut self, component: Component, path: &Path) -> Result<bool, Error> {
+        let Some(record) = self.load(component)? else { return Ok(false) };
+        let current = self.read(path)?;
+        // Whatever a change is about to make of it is ours.
+        let pending = record.pending.as_ref().is_some_and(|pending| pending.new == current);
+        Ok(record.path != path || (record.last != current && !pending))
+    }
+
+    /// Returns whether something of ours is in the files of a component.
+    pub fn has_changed(&mut self, component: Component) -> bool {
+        matches!(self.load(component), Ok(Some(record)) if record.last != record.original)
     }
 
     fn restart(&mut self, component: Component) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machine::Time;
+use profiles::steps::{Component, ComponentValues};
 use serde_json::{Value, json};
 
 /// Everything that finishing, undoing and uninstalling need. An absent file is `None`.
@@ -27,6 +28,10 @@ pub(crate) struct Record {
 pub(crate) struct Pending {
     pub(crate) new: Option<Vec<u8>>,
     pub(crate) deadline: Time,
+    /// Which step it is.
+    pub(crate) id: String,
+    /// What the component is to use then.
+    pub(crate) values: Option<ComponentValues>,
 }
 
 impl Record {
@@ -43,7 +48,8 @@ impl Record {
             "original": text(&self.original),
             "last": text(&self.last),
             "pending": self.pending.as_ref().map(|pending| {
-                json!({"new": text(&pending.new), "deadline": pending.deadline.as_micros()})
+                let values = pending.values.map(|values| json!({values.component().name(): values.to_json()}));
+                json!({"new": text(&pending.new), "deadline": pending.deadline.as_micros(), "id": pending.id, "values": values})
             }),
             "reverted": self.reverted,
         });
@@ -65,7 +71,15 @@ impl Record {
         let pending = match &body["pending"] {
             Value::Null => None,
             pending => {
-                Some(Pending { new: content(&pending["new"])?, deadline: Time::from_micros(pending["deadline"].as_i64()?) })
+                let values = pending["values"].as_object().into_iter().flatten().next();
+                let read =
+                    |(name, values): (&String, &Value)| ComponentValues::read(Component::parse(name)?, values.clone()).ok();
+                Some(Pending {
+                    new: content(&pending["new"])?,
+                    deadline: Time::from_micros(pending["deadline"].as_i64()?),
+                    id: pending["id"].as_str()?.to_owned(),
+                    values: values.and_then(read),
+                })
             }
         };
         let path = STANDARD.decode(body["path"].as_str()?).ok()?;
@@ -92,7 +106,12 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_damage_is_noticed() {
         let mut record = Record::new("/etc/kubernetes/manifests/a b.yaml".into(), None);
         record.last = Some(vec![0, 255, b'x']);
-        record.pending = Some(Pending { new: None, deadline: Time::from_secs(1_700_000_000) });
+        record.pending = Some(Pending {
+            new: None,
+            deadline: Time::from_secs(1_700_000_000),
+            id: "7-1".to_owned(),
+            values: Some(ComponentValues::ApiServer { not_ready_seconds: 60, unreachable_seconds: 300 }),
+        });
         record.reverted = 2;
         let bytes = record.encode();
         assert_eq!(Record::decode(&bytes), Some(record));

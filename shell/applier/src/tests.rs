@@ -4,9 +4,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
-
-use profiles::{Profile, Target};
 
 use super::*;
 
@@ -204,7 +201,7 @@ impl<F: Files + Clone> World<F> {
         World {
             files,
             folder: root.join("records"),
-            change: Change { component: Component::ControllerManager, path, content: new.map(<[u8]>::to_vec) },
+            change: Change { component: Component::ControllerManager, path, content: new.map(<[u8]>::to_vec), values: None },
             running: Rc::new(RefCell::new(old.map(<[u8]>::to_vec))),
             now: Rc::new(Cell::new(Time::from_secs(1_700_000_000))),
             verdict: Health::Good,
@@ -221,6 +218,10 @@ impl<F: Files + Clone> World<F> {
             verdict: self.verdict,
         };
         Applier::new(self.folder.clone(), Mortal { files: self.files.clone(), life }, host)
+    }
+
+    fn restore(&self) -> Outcome {
+        self.applier(Life::endless()).restore(Component::ControllerManager, "9", DEADLINE).expect("an outcome")
     }
 
     fn content(&self) -> Option<Vec<u8>> {
@@ -250,6 +251,9 @@ fn on_disk(old: Option<&[u8]>, new: Option<&[u8]>) -> (tempfile::TempDir, World<
 
 type Content = Option<&'static [u8]>;
 
+/// How long a change may take.
+const DEADLINE: Duration = Duration::from_secs(120);
+
 /// From what to what: changed, made, removed.
 const KINDS: [(Content, Content); 3] = [(Some(OLD), Some(NEW)), (None, Some(NEW)), (Some(OLD), None)];
 const CUTS: [Cut; 3] = [Cut::Before, Cut::Middle, Cut::After];
@@ -261,7 +265,7 @@ fn kill_everywhere<F: Files + Clone>(make: impl Fn(usize) -> World<F>, then: imp
         for cut in CUTS {
             let world = make(operation);
             let life = Life::ending_at(operation, cut);
-            let outcome = world.applier(life.clone()).apply(&world.change);
+            let outcome = world.applier(life.clone()).apply(&world.change, "1", DEADLINE);
             finished += usize::from(outcome.is_ok() && !life.over());
             then(&world, &format!("killed {cut:?} operation {operation}"));
         }
@@ -338,26 +342,28 @@ fn a_component_that_is_never_healthy_gets_its_old_file_back_and_the_third_time_i
         let mut world = World::new(Memory::default(), Path::new("/"), Some(OLD), Some(NEW));
         world.verdict = verdict;
         for times in 1..=REVERTS_MAX {
-            let outcome = world.applier(Life::endless()).apply(&world.change).expect("an outcome");
+            let outcome = world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome");
             assert_eq!((outcome.failed(), &outcome), (times == REVERTS_MAX, &Outcome::Reverted(times)));
             world.check(Some(OLD), "reverted");
             assert_eq!(world.content().as_deref(), Some(OLD));
         }
         world.verdict = Health::Good;
-        assert_eq!(world.applier(Life::endless()).apply(&world.change).expect("an outcome"), Outcome::Applied);
-        assert_eq!(world.applier(Life::endless()).apply(&world.change).expect("an outcome"), Outcome::Unchanged);
+        assert_eq!(world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome"), Outcome::Applied);
+        assert_eq!(world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome"), Outcome::Unchanged);
     }
 }
 
 #[test]
 fn what_somebody_else_has_changed_is_never_overwritten() {
     let world = World::new(Memory::default(), Path::new("/"), Some(OLD), Some(NEW));
-    world.applier(Life::endless()).apply(&world.change).expect("an outcome");
+    world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome");
     world.files.clone().write(&world.change.path, b"edited").expect("a write");
     let other = Change { content: Some(OLD.to_vec()), ..world.change.clone() };
     let foreign = Outcome::Foreign(world.change.path.clone());
-    assert_eq!(world.applier(Life::endless()).apply(&other).expect("an outcome"), foreign);
-    assert_eq!(world.applier(Life::endless()).uninstall().expect("an outcome"), [(Component::ControllerManager, foreign)]);
+    assert_eq!(world.applier(Life::endless()).apply(&other, "2", DEADLINE).expect("an outcome"), foreign);
+    assert_eq!(world.restore(), foreign);
+    let path = &world.change.path;
+    assert!(world.applier(Life::endless()).is_foreign(Component::ControllerManager, path).expect("it can be read"));
     assert_eq!(world.content().as_deref(), Some(&b"edited"[..]));
 }
 
@@ -365,35 +371,13 @@ fn what_somebody_else_has_changed_is_never_overwritten() {
 fn uninstalling_restores_the_original_byte_for_byte() {
     for (old, new) in KINDS {
         let (_folder, world) = on_disk(old, new);
-        world.applier(Life::endless()).apply(&world.change).expect("an outcome");
+        world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome");
         let again = Change { content: Some(b"a third state".to_vec()), ..world.change.clone() };
-        assert_eq!(world.applier(Life::endless()).apply(&again).expect("an outcome"), Outcome::Applied);
-        world.applier(Life::endless()).uninstall().expect("an outcome");
+        assert_eq!(world.applier(Life::endless()).apply(&again, "3", DEADLINE).expect("an outcome"), Outcome::Applied);
+        assert!(world.applier(Life::endless()).has_changed(Component::ControllerManager));
+        world.restore();
         assert_eq!(world.content().as_deref(), old);
         assert_eq!(world.running.borrow().as_deref(), old);
         assert_eq!(std::fs::read_dir(&world.folder).expect("the records").count(), 0, "nothing is remembered");
     }
-}
-
-#[test]
-fn a_profile_becomes_files() {
-    let values = Profile::Medium.values();
-    let dropin = change::kubelet(Path::new("/etc/kubernetes/kubelet.conf.d"), Target::Of(Profile::Medium), &values);
-    let text = String::from_utf8(dropin.content.expect("a file")).expect("text");
-    assert!(
-        text.contains("\"nodeStatusUpdateFrequency\": \"20s\"") && text.contains("\"nodeLeaseDurationSeconds\": 80"),
-        "{text}"
-    );
-    assert_eq!(change::kubelet(Path::new("/d"), Target::Empty, &values).content, None, "an empty profile has no drop-in");
-    let manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: kube-controller-manager}\nspec:\n  containers:\n  - name: \
-                    kube-controller-manager\n    command: [kube-controller-manager, --node-monitor-grace-period=40s, --v=2]\n";
-    let path = Path::new("/m/kcm.yaml");
-    let edit = |target| change::static_pod(Component::ControllerManager, path, manifest, target, &values).expect("a change");
-    let text = String::from_utf8(edit(Target::Of(Profile::Medium)).content.expect("a file")).expect("text");
-    assert!(text.contains("--node-monitor-grace-period=2m0s") && text.contains("--v=2") && !text.contains("=40s"), "{text}");
-    let text = String::from_utf8(edit(Target::Empty).content.expect("a file")).expect("text");
-    assert!(!text.contains("grace-period") && text.contains("--v=2"), "{text}");
-    let error =
-        change::static_pod(Component::ApiServer, path, manifest, Target::Empty, &values).expect_err("another component");
-    assert_eq!(error, change::ManifestError::NoCommand("kube-apiserver"));
 }

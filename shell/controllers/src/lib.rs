@@ -48,7 +48,8 @@ pub struct ControllersConfig {
     pub scheduler: bool,
     /// How nodes are judged; `None`: the node lifecycle controller does not run (a cluster has its own).
     pub node_lifecycle: Option<nodes::monitor::Config>,
-    /// How latency profiles are rolled out; `None`: they are not. Needs the node lifecycle controller beside it.
+    /// How latency profiles are rolled out; `None`: they are not. Without the node lifecycle controller beside it this is a stock
+    /// cluster, whose components are changed by agents.
     pub profile: Option<profile::Config>,
     /// Whether PodProbeMarkers are turned into NodePodProbes and marks; not beside a kruise-manager that does the same.
     pub markers: bool,
@@ -138,6 +139,10 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
     if scheduler {
         controllers.start("default-scheduler", scheduler::run);
     }
+    let stock = node_lifecycle.is_none();
+    if let Some(config) = profile.clone().filter(|_| stock) {
+        controllers.start("latency-profile-controller", |context| profile::run(context, config, None, metrics.profile.clone()));
+    }
     if let Some(config) = node_lifecycle {
         let (sender, grace) = watch::channel(config.grace);
         let options = profile.as_ref().map(|profile| profile.options);
@@ -145,7 +150,8 @@ pub async fn run(config: ControllersConfig, stop: CancellationToken) -> Result<(
         controllers
             .start("node-controller", |context| node_lifecycle::run(context, config, per_node, sender, metrics.node_lifecycle));
         if let Some(config) = profile {
-            controllers.start("latency-profile-controller", |context| profile::run(context, config, grace, metrics.profile));
+            controllers
+                .start("latency-profile-controller", |context| profile::run(context, config, Some(grace), metrics.profile));
         }
     }
     if markers {

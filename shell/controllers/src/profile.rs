@@ -4,17 +4,19 @@
 //! other, before it looks again.
 
 mod metrics;
+mod stock;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::config_node::{self, ConfigNode};
+use api::config_node::ConfigNode;
 use api::{Lease, Node, Pod, Write, WriteError};
 use machine::Time;
-use profiles::Profile;
-use profiles::rollout::{Options, PodDefaults, Rollout, World};
-use runtime::{Scope, WatchEvent};
+use profiles::rollout::{ControlPlane, NodeLease, Options, PodDefaults, Rollout, World};
+use profiles::stock::StaticPods;
+use runtime::{Scope, WatchEvent, requests};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::context::Context;
@@ -24,6 +26,8 @@ pub use metrics::Metrics;
 
 /// The wait before what could not be written is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A question to the API server that has no answer by then never gets one.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tells the default tolerations that the API server uses: not ready, unreachable.
 pub type TolerationsInUse = Arc<dyn Fn() -> (i64, i64) + Send + Sync>;
@@ -33,20 +37,23 @@ pub type TolerationsInUse = Arc<dyn Fn() -> (i64, i64) + Send + Sync>;
 pub struct Config {
     /// What an operator chooses.
     pub options: Options,
-    /// What the API server of this process uses; `None`: it is in another one. Then it uses what `cluster` carries, which it
-    /// reads as soon as it has stored it, or what it has built in.
+    /// What the API server of this process uses; `None`: it is in another one, and is asked at `/configz`.
     pub tolerations: Option<TolerationsInUse>,
+    /// Whether anything is written; otherwise it is observed and measured only.
+    pub apply: bool,
 }
 
-/// Runs the controller until told to stop; `grace` is the one in use.
-pub async fn run(mut context: Context, config: Config, mut grace: watch::Receiver<Duration>, metrics: Metrics) {
+/// Runs the controller until told to stop; `grace` is the one in use on a plane of our own, `None`: this is a stock cluster.
+pub async fn run(mut context: Context, config: Config, mut grace: Option<watch::Receiver<Duration>>, metrics: Metrics) {
     let mut clusters = cluster_object(&context);
     let mut nodes = context.informers.follow::<Node>();
     let mut leases = context.informers.follow_in::<Lease>(Scope::namespace(LEASES));
     let mut pods = context.informers.follow::<Pod>();
+    let mut static_pods = grace.is_none().then(|| stock::Watches::start(&context));
     let mut rollout = Rollout::new(config.options);
     let mut known = PlaneState::default();
     let mut synced = [false; 4];
+    let mut ours = None;
     let (mut news, mut again_at) = (true, None);
     loop {
         news |= tokio::select! {
@@ -56,19 +63,72 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
             seen = nodes.next() => known.see_node(seen, &mut synced[1]),
             seen = leases.next() => known.see_lease(seen, &mut synced[2]),
             seen = pods.next() => known.see_pod(seen, &mut synced[3]),
-            Ok(()) = grace.changed() => true,
+            news = stock::Watches::next(&mut static_pods, &mut known.static_pods) => news,
+            () = changed(&mut grace) => true,
             () = context.clock.sleep_until(again_at) => true,
         };
-        if synced != [true; 4] {
+        if synced != [true; 4] || static_pods.as_ref().is_some_and(|watches| !watches.synced()) {
             continue;
         }
         context.tell_synced();
         if std::mem::take(&mut news) {
-            let tolerations = config.tolerations.as_ref().map_or_else(|| known.carried_tolerations(), |in_use| in_use());
-            let in_use = (*grace.borrow_and_update(), tolerations);
-            again_at = known.look(&context, &mut rollout, in_use, &metrics).await;
+            let in_use = match &mut grace {
+                Some(grace) => {
+                    let grace = *grace.borrow_and_update();
+                    tolerations(&context, &config).await.map(|tolerations| InUse::Own { grace, tolerations })
+                }
+                None => {
+                    if ours.is_none() {
+                        ours = stock::definition_is_ours(&context).await;
+                    }
+                    ours.map(|_| InUse::Stock)
+                }
+            };
+            let apply = config.apply && ours.unwrap_or(true);
+            again_at = match in_use {
+                Some(in_use) => known.look(&context, &mut rollout, in_use, apply, &metrics).await,
+                None => Some(context.clock.now() + PAUSE),
+            };
         }
     }
+}
+
+/// Waits for another grace, for ever where nobody has one to tell.
+async fn changed(grace: &mut Option<watch::Receiver<Duration>>) {
+    let changed = match grace {
+        Some(grace) => grace.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending().await
+    }
+}
+
+/// Returns the default tolerations that the API server uses, `Some(None)`: it does not say; `None`: it could not be asked.
+async fn tolerations(context: &Context, config: &Config) -> Option<Option<(i64, i64)>> {
+    if let Some(in_use) = &config.tolerations {
+        return Some(Some(in_use()));
+    }
+    match requests::get_opt::<Value>(&context.client, "/configz", TIMEOUT).await {
+        Ok(answer) => {
+            let answer = answer.unwrap_or_default();
+            let seconds = |name: &str| answer["kube-apiserver"][name].as_i64();
+            let both = seconds("defaultNotReadyTolerationSeconds").zip(seconds("defaultUnreachableTolerationSeconds"));
+            Some(both)
+        }
+        // It answers, and does not say.
+        Err(error) if error.code().is_some() => Some(None),
+        Err(error) => {
+            tracing::debug!(%error, "the API server could not be asked which tolerations it uses");
+            None
+        }
+    }
+}
+
+/// What the control plane shows of itself.
+enum InUse {
+    Own { grace: Duration, tolerations: Option<(i64, i64)> },
+    Stock,
 }
 
 /// What is known of the plane.
@@ -76,8 +136,9 @@ pub async fn run(mut context: Context, config: Config, mut grace: watch::Receive
 struct PlaneState {
     cluster: Option<Arc<ConfigNode>>,
     nodes: BTreeMap<String, Node>,
-    leases: BTreeMap<String, Duration>,
+    leases: BTreeMap<String, NodeLease>,
     pods: BTreeMap<String, PodDefaults>,
+    static_pods: StaticPods,
 }
 
 impl PlaneState {
@@ -89,16 +150,6 @@ impl PlaneState {
             WatchEvent::Deleted(_) => self.cluster = None,
         }
         true
-    }
-
-    /// Returns the default tolerations that `cluster` carries: not ready, unreachable.
-    fn carried_tolerations(&self) -> (i64, i64) {
-        let built_in = Profile::Default.values();
-        let carried = |name: &str| self.cluster.as_ref()?.metadata.annotations.get(name)?.parse::<i64>().ok();
-        (
-            carried(config_node::ANNOTATION_NOT_READY_SECONDS).unwrap_or(built_in.default_not_ready_toleration_seconds),
-            carried(config_node::ANNOTATION_UNREACHABLE_SECONDS).unwrap_or(built_in.default_unreachable_toleration_seconds),
-        )
     }
 
     fn take_cluster(&mut self, cluster: Arc<ConfigNode>) -> bool {
@@ -140,8 +191,8 @@ impl PlaneState {
             WatchEvent::ListBegins => return false,
             WatchEvent::Synced => *synced = true,
             WatchEvent::Applied(object) => {
-                let Some(duration) = object.spec.duration() else { return false };
-                return self.leases.insert(object.metadata.name.clone(), duration) != Some(duration);
+                let Some(lease) = NodeLease::read(&object.view) else { return false };
+                return self.leases.insert(object.metadata.name.clone(), lease) != Some(lease);
             }
             WatchEvent::Deleted(object) => drop(self.leases.remove(&object.view.metadata.name)),
         }
@@ -170,24 +221,37 @@ impl PlaneState {
         &mut self,
         context: &Context,
         rollout: &mut Rollout,
-        (grace, tolerations): (Duration, (i64, i64)),
+        in_use: InUse,
+        apply: bool,
         metrics: &Metrics,
     ) -> Option<Time> {
+        let kubeadm = match in_use {
+            InUse::Stock => stock::kubeadm(&context.client).await,
+            InUse::Own { .. } => None,
+        };
         let world = World {
             cluster: self.cluster.as_deref(),
             nodes: &self.nodes,
             leases: &self.leases,
             pods: &self.pods,
-            grace,
-            tolerations,
+            control_plane: match in_use {
+                InUse::Own { grace, tolerations } => ControlPlane::Own { grace, tolerations },
+                InUse::Stock => ControlPlane::Stock { pods: &self.static_pods, kubeadm: kubeadm.as_ref() },
+            },
         };
         let update = rollout.look(context.clock.now(), &world);
         metrics.take(&update);
+        if !apply {
+            return update.again_at;
+        }
         if let Some(reason) = update.rolled_back {
             tracing::warn!(reason, "latency profile given up; going back to Default");
         }
         for step in &update.applied {
             tracing::info!(%step, "step of a latency profile applied");
+        }
+        for step in &update.reverted {
+            tracing::warn!(%step, "step of a latency profile taken back");
         }
         update.events.into_iter().for_each(|event| context.events.record(event));
         let mut again_at = update.again_at;
@@ -196,6 +260,12 @@ impl PlaneState {
                 tracing::debug!(kind = write.kind, name = write.name, %error, "a step of a latency profile could not be written");
                 again_at = Some(context.clock.now() + PAUSE);
             }
+        }
+        if let Some(kubeadm) = &update.kubeadm
+            && let Err(error) = stock::write_kubeadm(&context.client, kubeadm).await
+        {
+            tracing::warn!(%error, "kubeadm-config could not be changed: the next kubeadm upgrade would drop the profile");
+            again_at = Some(context.clock.now() + PAUSE);
         }
         again_at
     }

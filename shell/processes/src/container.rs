@@ -18,7 +18,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::exec::{ExecResult, exec};
+use crate::exec::{ExecError, ExecResult, exec};
+use crate::interactive::{Session, Wanted};
 use crate::procfs;
 use crate::shim::REPORT;
 use crate::state::{ContainerSpec, ExitRecord, Pids, SHIM_MARKER, StateDir, wall};
@@ -289,6 +290,19 @@ impl Running {
     /// Runs a command in the container's environment; see [`crate::exec`].
     pub async fn exec(&self, command: &[String], timeout: Duration) -> ExecResult {
         exec(&self.spec, command, timeout, || self.is_running()).await
+    }
+
+    /// Starts a command in the container's environment that somebody talks to; see [`crate::interactive`].
+    pub async fn converse(&self, command: &[String], wanted: Wanted, shim: &ShimProgram) -> Result<Session, ExecError> {
+        let (spec, command, shim) = (self.spec.clone(), command.to_owned(), shim.clone());
+        let starting = tokio::task::spawn_blocking(move || Session::start(&spec, &command, wanted, &shim));
+        let mut session = starting.await.map_err(|error| ExecError::Spawn(error.into())).flatten()?;
+        // Asked now that the command carries the marker, as with every command.
+        if !self.is_running() {
+            session.kill().await.map_err(ExecError::Spawn)?;
+            return Err(ExecError::ContainerGone);
+        }
+        Ok(session)
     }
 }
 

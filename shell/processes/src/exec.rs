@@ -98,10 +98,7 @@ pub async fn exec(spec: &ContainerSpec, command: &[String], timeout: Duration, i
             // The end first: a command that ended in time has not timed out, however late we look. Output last: one that
             // writes without pause must not keep us from looking at the clock.
             biased;
-            status = started.child.wait() => {
-                started.ended = true;
-                break ended(status.map_err(ExecError::Spawn)?);
-            }
+            status = started.wait() => break ended(status.map_err(ExecError::Spawn)?),
             lag = deadline.passed() => {
                 started.kill().await.map_err(ExecError::Spawn)?;
                 break Ended::TimedOut { lag };
@@ -117,8 +114,13 @@ fn ended(status: ExitStatus) -> Ended {
     status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Exit)
 }
 
+/// Returns an exit code as a shell does: 128 + n after signal n.
+pub(crate) fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
 /// A command with everything it started.
-struct Started {
+pub(crate) struct Started {
     child: Child,
     pid: i32,
     /// What all of it carries in its environment.
@@ -128,17 +130,30 @@ struct Started {
 
 impl Started {
     fn new(spec: &ContainerSpec, command: &[String]) -> io::Result<Started> {
+        let mut command = shim::command(spec, command)?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Started::spawn(spec, command)
+    }
+
+    /// Starts a command of a container, marked so that all it starts is found again.
+    pub(crate) fn spawn(spec: &ContainerSpec, command: std::process::Command) -> io::Result<Started> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         // Told apart from those of an agent before this one by the time.
         let id = format!("{}-{}-{}", spec.id, wall().as_micros(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut command: Command = shim::command(spec, command)?.into();
-        let child = command.env(COMMAND_MARKER, &id).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let child = Command::from(command).env(COMMAND_MARKER, &id).spawn()?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
         Ok(Started { child, pid, id, ended: false })
     }
 
+    /// Waits for the end of its first process.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await?;
+        self.ended = true;
+        Ok(status)
+    }
+
     /// Kills all of it and collects its first process.
-    async fn kill(&mut self) -> io::Result<()> {
+    pub(crate) async fn kill(&mut self) -> io::Result<()> {
         let (leader, id) = (self.pid, self.id.clone());
         tokio::task::spawn_blocking(move || procfs::kill_command(leader, &id)).await?;
         self.child.wait().await?;

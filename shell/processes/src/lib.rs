@@ -7,6 +7,7 @@
 pub mod addresses;
 pub mod container;
 pub mod exec;
+pub mod interactive;
 pub mod lag;
 pub mod layout;
 pub mod listeners;

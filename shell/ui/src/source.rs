@@ -81,8 +81,7 @@ async fn watched(source: &Source) -> Facts {
     all.push(facts(informers.follow::<Node>(), Fact::Node, Fact::NodeGone));
     all.push(facts(informers.follow::<EventObject>(), Fact::Event, Fact::EventGone));
     let leases = informers.follow_in::<Lease>(Scope::namespace(LEASES));
-    // A Lease goes with its node.
-    all.push(facts(leases, Fact::Lease, |key| Fact::NodeGone(key.rsplit('/').next().unwrap_or_default().to_owned())));
+    all.push(facts(leases, Fact::Lease, |key| Fact::LeaseGone(key.rsplit('/').next().unwrap_or_default().to_owned())));
     if is_served::<PodProbeMarker>(&source.client).await {
         all.push(facts(informers.follow::<PodProbeMarker>(), Fact::Marker, Fact::MarkerGone));
     }

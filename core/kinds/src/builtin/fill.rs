@@ -39,7 +39,7 @@ fn is_zero(value: &Value) -> bool {
 }
 
 /// Copies a member from one object to another, or removes it where the first has none.
-pub(super) fn copy(from: Option<&Value>, key: &str, to: &mut Map<String, Value>) {
+pub(crate) fn copy(from: Option<&Value>, key: &str, to: &mut Map<String, Value>) {
     match from.and_then(|from| from.get(key)).filter(|value| !value.is_null()) {
         Some(value) => {
             to.insert(key.to_owned(), value.clone());

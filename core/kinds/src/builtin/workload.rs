@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::field::{Error, Path};
 use api::json;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::check::{Errors, at_least, one_of};
 use super::fill::{drop_zeros, fill, inner};
@@ -53,6 +53,13 @@ pub(super) fn default_replicas(object: &mut Value) {
     fill(spec, "replicas", 1);
 }
 
+/// Fills in what the user left out of the template of pods.
+pub(crate) fn default_template(template: &mut Map<String, Value>) {
+    let mut whole = Value::Object(std::mem::take(template));
+    default_pod_spec(&mut whole, &["spec"]);
+    *template = whole.as_object_mut().map(std::mem::take).unwrap_or_default();
+}
+
 /// Judges a Deployment; `old` is the stored one, whose template need not be judged again.
 pub(super) fn validate_deployment(deployment: &Value, old: Option<&Value>, errors: &mut Errors) {
     validate_replicas(deployment, old, "deployment", errors);
@@ -89,7 +96,7 @@ fn validate_replicas(object: &Value, old: Option<&Value>, kind: &str, errors: &m
         None => errors.push(Error::required(&path.child("template"), "")),
         Some(template) => {
             let known = old.and_then(|old| json::at(old, &["spec", "template"])) == Some(template);
-            validate_template(template, spec, known, &path.child("template"), errors);
+            validate_template(template, spec, known, false, &path.child("template"), errors);
         }
     }
     if let Some(old) = old
@@ -99,8 +106,8 @@ fn validate_replicas(object: &Value, old: Option<&Value>, kind: &str, errors: &m
     }
 }
 
-/// Judges a template; one that is stored already is known to be good, or to be older than a rule.
-fn validate_template(template: &Value, spec: &Value, known: bool, path: &Path, errors: &mut Errors) {
+/// Judges a template; one that is stored already is known to be good, or to be older than a rule. Pods of `jobs` end.
+pub(crate) fn validate_template(template: &Value, spec: &Value, known: bool, jobs: bool, path: &Path, errors: &mut Errors) {
     let meta = path.child("metadata");
     let labels = json::at(template, &["metadata", "labels"]);
     let texts: BTreeMap<&str, &str> = labels
@@ -127,6 +134,10 @@ fn validate_template(template: &Value, spec: &Value, known: bool, path: &Path, e
     validate_pod_spec(pod, &path, errors);
     if !json::items(pod, &["ephemeralContainers"]).is_empty() {
         errors.push(Error::forbidden(&path.child("ephemeralContainers"), "ephemeral containers not allowed in pod template"));
+    }
+    if jobs {
+        one_of(pod, "restartPolicy", &["OnFailure", "Never"], &path, errors);
+        return;
     }
     if ["Never", "OnFailure"].contains(&json::text(pod, &["restartPolicy"])) {
         one_of(pod, "restartPolicy", &["Always"], &path, errors);

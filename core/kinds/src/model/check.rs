@@ -39,9 +39,17 @@ pub fn strict_findings(unknown: &[String], duplicates: &[String]) -> Vec<String>
         unknown.iter().any(|known| path.strip_prefix(known.as_str()).is_some_and(|rest| rest.starts_with(['.', '['])))
     };
     let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
-    let duplicates = duplicates.iter().filter(|path| !below(path)).map(|path| format!("duplicate field {path:?}"));
+    // What was found by its line says so itself.
+    let duplicate = |path: &String| match path.strip_prefix(BY_LINE) {
+        Some(found) => format!("yaml: unmarshal errors:\n  line {found}"),
+        None => format!("duplicate field {path:?}"),
+    };
+    let duplicates = duplicates.iter().filter(|path| !below(path)).map(duplicate);
     unknown.chain(duplicates).take(MAX_FINDINGS).collect()
 }
+
+/// What a duplicate begins with that is known by its line and not by its path, as those of YAML are.
+pub const BY_LINE: &str = "line ";
 
 /// Returns the message of the 400 of strict validation, if there is something to refuse.
 pub fn strict_error(unknown: &[String], duplicates: &[String]) -> Option<String> {

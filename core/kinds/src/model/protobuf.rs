@@ -2,7 +2,7 @@
 //!
 //! Encoders write every field that is not a pointer, also when it is empty. So a field that is not optional and has its
 //! zero value (an empty text, 0, false, an empty message, the zero time) comes out absent; optional fields, list elements
-//! and map values are kept. Hostile bodies cannot recurse (depth follows the types) nor grow beyond a budget.
+//! and map values are kept. Hostile bodies can neither recurse deeply nor grow beyond a budget.
 
 use api::Timestamp;
 use machine::Time;
@@ -15,6 +15,8 @@ use crate::base64;
 const MAGIC: [u8; 4] = *b"k8s\0";
 /// Values that one body may hold; a body of the largest size that is accepted holds fewer in practice.
 const MAX_VALUES: usize = 1_000_000;
+/// How deep messages may lie in each other; schemas are made of schemas.
+const MAX_DEPTH: usize = 60;
 /// The second at which Go's zero time lies, 0001-01-01.
 pub(super) const ZERO_TIME_SECONDS: i64 = -62_135_596_800;
 
@@ -35,6 +37,9 @@ pub enum DecodeError {
         /// What is wrong.
         why: &'static str,
     },
+    /// Its messages lie too deep in each other.
+    #[error("exceeded max depth")]
+    TooDeep,
     /// It is of a kind that is not in the model.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
@@ -62,11 +67,11 @@ pub fn decode_as(body: &[u8], api_version: &str, kind: &str) -> Result<Value, De
     let envelope = Envelope::read(body)?;
     let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
     let (api_version, kind) = (or(&envelope.api_version, api_version), or(&envelope.kind, kind));
-    let Some(message) = message_for(&api_version, &kind) else {
+    let Some(message) = message_for(&api_version, &kind).filter(|message| message.has_wire()) else {
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
     let mut object = Map::new();
-    let mut budget = MAX_VALUES;
+    let mut budget = Budget { values: MAX_VALUES, depth: MAX_DEPTH };
     read_message(envelope.raw, message, &mut object, &mut budget)?;
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
@@ -118,7 +123,9 @@ impl<'a> Envelope<'a> {
 enum Wire<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Of fixed width, or a group; no field of the model is one.
+    /// Eight bytes: a number with a fraction.
+    Fixed(u64),
+    /// Of another width, or a group; no field of the model is one.
     Other,
 }
 
@@ -176,8 +183,9 @@ impl<'a> Reader<'a> {
                 self.skip_group()?;
                 Wire::Other
             }
-            1 | 5 => {
-                self.take(if wire == 1 { 8 } else { 4 })?;
+            1 => Wire::Fixed(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes were taken"))),
+            5 => {
+                self.take(4)?;
                 Wire::Other
             }
             _ => return Err(self.malformed("illegal wire type")),
@@ -225,20 +233,35 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn spend(budget: &mut usize) -> Result<(), DecodeError> {
-    *budget = budget.checked_sub(1).ok_or(DecodeError::TooMany)?;
-    Ok(())
+/// What a body may still grow by.
+struct Budget {
+    values: usize,
+    depth: usize,
+}
+
+impl Budget {
+    fn spend(&mut self) -> Result<(), DecodeError> {
+        self.values = self.values.checked_sub(1).ok_or(DecodeError::TooMany)?;
+        Ok(())
+    }
+
+    /// Goes one message deeper; `depth` rises again when it is read.
+    fn enter(&mut self) -> Result<(), DecodeError> {
+        self.depth = self.depth.checked_sub(1).ok_or(DecodeError::TooDeep)?;
+        Ok(())
+    }
 }
 
 fn read_message(
     bytes: &[u8],
     message: &'static Message,
     into: &mut Map<String, Value>,
-    budget: &mut usize,
+    budget: &mut Budget,
 ) -> Result<(), DecodeError> {
+    budget.enter()?;
     let mut reader = Reader { rest: bytes, message: message.name() };
     while let Some((number, wire)) = reader.field()? {
-        spend(budget)?;
+        budget.spend()?;
         let field = match message.slot(number) {
             None => continue,
             Some(Slot::Inline(inner)) => {
@@ -255,6 +278,7 @@ fn read_message(
             into.insert(field.name.to_owned(), value);
         }
     }
+    budget.depth += 1;
     Ok(())
 }
 
@@ -262,7 +286,7 @@ fn read_message(
 fn is_zero(kind: &Type, value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
-        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.is_empty(),
         Value::Object(members) => members.is_empty() && matches!(kind, Type::Message(_)),
         Value::Bool(true) | Value::Array(_) => false,
@@ -274,7 +298,7 @@ fn read_value(
     wire: Wire<'_>,
     kind: &Type,
     before: Option<Value>,
-    budget: &mut usize,
+    budget: &mut Budget,
 ) -> Result<Value, DecodeError> {
     Ok(match kind {
         Type::List(item) => {
@@ -295,8 +319,26 @@ fn read_value(
             read_message(reader.bytes(wire)?, id.get(), &mut members, budget)?;
             Value::Object(members)
         }
+        Type::Either(first, second) => read_either(reader.bytes(wire)?, first, second, budget)?,
         scalar => read_scalar(reader, wire, scalar)?,
     })
+}
+
+/// Reads a message that holds one of two: an object, or else a truth value or a list. The truth value comes first and is
+/// always there; the list comes second.
+fn read_either(bytes: &[u8], first: &Type, second: &Type, budget: &mut Budget) -> Result<Value, DecodeError> {
+    let (first_number, second_number) = if matches!(second, Type::Bool) { (2, 1) } else { (1, 2) };
+    let mut reader = Reader { rest: bytes, message: "either" };
+    let (mut object, mut other) = (None, None);
+    while let Some((number, wire)) = reader.field()? {
+        budget.spend()?;
+        if number == first_number {
+            object = Some(read_value(&reader, wire, first, object.take(), budget)?);
+        } else if number == second_number {
+            other = Some(read_value(&reader, wire, second, other.take(), budget)?);
+        }
+    }
+    Ok(object.or(other).unwrap_or(Value::Null))
 }
 
 fn into_members(value: Value) -> Map<String, Value> {
@@ -311,13 +353,13 @@ fn read_items(
     wire: Wire<'_>,
     item: &Type,
     items: &mut Vec<Value>,
-    budget: &mut usize,
+    budget: &mut Budget,
 ) -> Result<(), DecodeError> {
     // Numbers may come packed: many in one field.
     if let (Type::Int32 | Type::Int64, Wire::Bytes(packed)) = (item, wire) {
         let mut inner = Reader { rest: packed, message: reader.message };
         while !inner.rest.is_empty() {
-            spend(budget)?;
+            budget.spend()?;
             let number = Wire::Varint(inner.varint()?);
             items.push(read_scalar(reader, number, item)?);
         }
@@ -328,11 +370,11 @@ fn read_items(
 }
 
 /// Reads one entry of a map: 1 the key, 2 the value; either may be left out.
-fn read_entry(bytes: &[u8], kind: &Type, members: &mut Map<String, Value>, budget: &mut usize) -> Result<(), DecodeError> {
+fn read_entry(bytes: &[u8], kind: &Type, members: &mut Map<String, Value>, budget: &mut Budget) -> Result<(), DecodeError> {
     let mut reader = Reader { rest: bytes, message: "map entry" };
     let (mut key, mut value) = (String::new(), None);
     while let Some((number, wire)) = reader.field()? {
-        spend(budget)?;
+        budget.spend()?;
         match (number, kind) {
             (1, _) => key = reader.text(wire)?,
             // A list as a map's value is a message with the items as its first field.
@@ -340,7 +382,7 @@ fn read_entry(bytes: &[u8], kind: &Type, members: &mut Map<String, Value>, budge
                 let mut inner = Reader { rest: reader.bytes(wire)?, message: "items" };
                 let mut items = Vec::new();
                 while let Some((number, wire)) = inner.field()? {
-                    spend(budget)?;
+                    budget.spend()?;
                     if number == 1 {
                         read_items(&inner, wire, item, &mut items, budget)?;
                     }
@@ -398,11 +440,20 @@ fn read_scalar(reader: &Reader<'_>, wire: Wire<'_>, kind: &Type) -> Result<Value
                 raw => serde_json::from_slice(raw).map_err(|_| reader.malformed("raw JSON does not parse"))?,
             }
         }
-        // The types that the encoding does not have are in JSON-only fields, which have no number.
-        Type::Double | Type::Either(..) | Type::Message(_) | Type::List(_) | Type::Map(_) => {
+        Type::Double => match wire {
+            Wire::Fixed(bits) => number(f64::from_bits(bits)),
+            _ => return Err(reader.malformed("wrong wire type")),
+        },
+        Type::Either(..) | Type::Message(_) | Type::List(_) | Type::Map(_) => {
             return Err(reader.malformed("not a scalar"));
         }
     })
+}
+
+/// Returns a number as JSON writes it: without a fraction if it has none.
+fn number(value: f64) -> Value {
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= WHOLE_MAX { (value as i64).into() } else { value.into() }
 }
 
 /// Reads a time; an empty message and Go's zero time are no time.

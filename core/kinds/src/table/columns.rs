@@ -139,7 +139,7 @@ pub fn columns(kind: &str) -> &'static [Column] {
         "Deployment" => &DEPLOYMENT,
         "ReplicaSet" => &REPLICA_SET,
         "PodDisruptionBudget" => &BUDGET,
-        _ => &OTHER,
+        kind => super::further::columns(kind).unwrap_or(&OTHER),
     }
 }
 

@@ -259,7 +259,7 @@ pub(super) fn endpoint_slice(slice: &Value, now: Time) -> Vec<Value> {
 }
 
 /// Returns the cells that describe the pods of a workload.
-fn template(workload: &Value) -> [Value; 3] {
+pub(super) fn template(workload: &Value) -> [Value; 3] {
     let containers = items(workload, &["spec", "template", "spec", "containers"]);
     let all = |field: &str| joined(containers.iter().map(|container| text(container, &[field]))).into();
     [all("name"), all("image"), selector(at(workload, &["spec", "selector"]))]

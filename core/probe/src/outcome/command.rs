@@ -18,19 +18,11 @@ pub enum ExecEnd {
     RuntimeUnreachable,
     /// The container is not there any more; its end decides, not the probe.
     ContainerGone,
-    /// The time was up.
+    /// The time was up; everything that the command started has been killed and reaped, so that hanging probes do not pile up.
     TimedOut {
         /// How much later than asked for the agent itself woke up meanwhile.
         lag: Duration,
     },
-}
-
-impl ExecEnd {
-    /// Returns whether everything that the command started must be killed and reaped before the attempt completes, so
-    /// that hanging probes do not pile up.
-    pub fn kills_group(&self) -> bool {
-        matches!(self, ExecEnd::TimedOut { .. })
-    }
 }
 
 /// What came of a command.
@@ -54,7 +46,10 @@ pub fn exec(answer: ExecAnswer, timeout: Duration) -> Report {
         Report::failure(if output.is_empty() { how } else { output }).with(TargetOutput::Command { stdout, stderr })
     };
     match end {
-        ExecEnd::Exited(0) => Report::success().with(TargetOutput::Command { stdout, stderr }),
+        ExecEnd::Exited(0) => {
+            stderr.truncate(OUTPUT_BYTES_MAX - stdout.len());
+            Report::success().with(TargetOutput::Command { stdout, stderr })
+        }
         ExecEnd::Exited(code) => failure(format!("command terminated with exit code {code}"), stdout, stderr),
         ExecEnd::Signaled(signal) => failure(format!("command was killed by signal {signal}"), stdout, stderr),
         ExecEnd::SpawnFailed(errno) => errno_report(&errno, Site::Spawn, "the command could not be started"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::ProbeType;
-use machine::{Rng, Time};
+use machine::Time;
 
 use crate::events::ContainerEvent;
 use crate::outcome::Report;
@@ -163,16 +163,11 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// Returns the stored status of an instance; how its first attempts are spread is drawn from `rng`.
-    pub fn new(id: &str, started: bool, ready: bool, rng: &mut Rng) -> Prior {
-        let jitter = [rng.fraction(), rng.fraction(), rng.fraction()];
+    /// Returns the stored status of an instance. By how much of its period the first attempt of a worker is late, so that they are
+    /// spread, is drawn from `fraction`, in `[0, 1)`.
+    pub fn new(id: &str, started: bool, ready: bool, mut fraction: impl FnMut() -> f64) -> Prior {
+        let jitter = [fraction(), fraction(), fraction()];
         Prior { id: id.into(), started, ready, jitter }
-    }
-
-    /// Returns it with the same spread, a fraction of the period in `[0, 1)`, for every worker.
-    pub fn with_jitter(mut self, fraction: f64) -> Prior {
-        self.jitter = [fraction; 3];
-        self
     }
 }
 

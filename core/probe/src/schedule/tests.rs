@@ -8,14 +8,6 @@ fn the_rest_is_a_tenth_of_the_period_but_no_more_than_a_tenth_of_a_second() {
 }
 
 #[test]
-fn an_answer_at_the_deadline_is_late() {
-    let (began, timeout) = (Time::from_secs(1), Duration::from_secs(1));
-    assert_eq!(completion(began, timeout, Some(Time::from_millis(1_999))), (Time::from_millis(1_999), true));
-    assert_eq!(completion(began, timeout, Some(Time::from_secs(2))), (Time::from_secs(2), false));
-    assert_eq!(completion(began, timeout, None), (Time::from_secs(2), false));
-}
-
-#[test]
 fn a_shorter_period_brings_the_next_attempt_forward() {
     let mut schedule = Schedule::default();
     schedule.start(Time::ZERO);

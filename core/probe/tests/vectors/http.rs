@@ -217,7 +217,7 @@ fn response(given: &Script, expect: Judged) -> Verdict {
     let expected: Vec<String> = expect.requests.iter().map(|url| normal(url)).collect();
     same(&json!([expect.outcome, expected]), &json!([outcome_name(&report), requests]))?;
     match expect.output_bytes {
-        Some(bytes) => same(&json!(bytes), &json!(report.output_bytes())),
+        Some(bytes) => same(&json!(bytes), &json!(crate::handlers::output_bytes(&report))),
         None => Ok(()),
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use api::pod::{Container, Probe};
 use api::{HandlerKind, ProbeType};
-use machine::{Rng, Time};
+use machine::Time;
 use probe::timing::handler_of;
-use probe::{ContainerProber, Effect, Input, Knock, Launch, NodePolicy, Outcome, Prior, Report, Restarts, schedule};
+use probe::{ContainerProber, Effect, Input, Knock, Launch, NodePolicy, Outcome, Prior, Report, Restarts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
@@ -198,10 +198,11 @@ impl Executor {
             Answer::Word(word) => (word, 0),
             Answer::Slow(slow) => (slow.result, slow.takes),
         };
-        let answered = (word != Word::Hang).then(|| now + Duration::from_millis(takes));
-        let (at, in_time) = schedule::completion(now, launch.timeout, answered);
+        // An answer at the deadline is late.
+        let deadline = now + launch.timeout;
+        let at = if word == Word::Hang { deadline } else { deadline.min(now + Duration::from_millis(takes)) };
         let outcome = match word {
-            _ if !in_time => Outcome::Failure,
+            _ if at == deadline => Outcome::Failure,
             Word::Success => Outcome::Success,
             Word::Failure | Word::Hang => Outcome::Failure,
             Word::Warning => Outcome::Warning,
@@ -237,9 +238,7 @@ pub(crate) fn check(case: Case<Given, Expect>) -> Verdict {
         policy: given.policy.as_deref().map_or(Ok(Default::default()), str::parse).map_err(|error| format!("{error}"))?,
         second_look: given.second_look,
     };
-    let prior = given
-        .prior
-        .map(|stored| Prior::new(&stored.id, stored.started, stored.ready, &mut Rng::new(0)).with_jitter(given.jitter));
+    let prior = given.prior.map(|stored| Prior::new(&stored.id, stored.started, stored.ready, || given.jitter));
     let restarts = Restarts::of(&given.restart_policy, &given.container);
     let mut prober = ContainerProber::new(&given.container, restarts, given.pod_grace_seconds, &node, prior);
     let mut executor = Executor {

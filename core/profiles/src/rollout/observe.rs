@@ -1,4 +1,4 @@
-//! What the objects of a plane say about the values in use.
+//! What the objects of a plane or of a stock cluster say about the values in use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +7,18 @@ use api::config_node::{
     ANNOTATION_APPLIED_PROFILE, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS,
     ConfigNode,
 };
-use api::lease::interval_of;
+use api::lease::{CAPABILITY_HEARTBEAT_INTERVAL, interval_of};
 pub(super) use api::node::LABEL_CONTROL_PLANE;
 use api::tolerations::{NOT_READY, UNREACHABLE};
-use api::{Node, Pod, duration};
+use api::{Lease, Node, Pod, duration};
 use machine::Time;
+use serde_json::Value;
 
 use super::{INSTANCE, LOOK, Rollout};
 use crate::plan::{ApiServer, ControllerManager, InstanceKind, Observed, WorkerNode};
-use crate::profile::{Profile, Values};
+use crate::profile::{DEFAULT_GRACE, Profile, Values};
+use crate::steps::{ApplyStep, Component, ComponentValues, NodeSteps};
+use crate::stock::StaticPods;
 
 /// What a controller sees.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +27,47 @@ pub struct World<'a> {
     pub cluster: Option<&'a ConfigNode>,
     /// Nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
-    /// The durations of the Leases of nodes, by name.
-    pub leases: &'a BTreeMap<String, Duration>,
+    /// The Leases of nodes, by name.
+    pub leases: &'a BTreeMap<String, NodeLease>,
     /// The default tolerations that running pods carry, by pod.
     pub pods: &'a BTreeMap<String, PodDefaults>,
-    /// The grace that the node lifecycle controller uses.
-    pub grace: Duration,
-    /// The seconds that the API server adds to pods: not ready, unreachable.
-    pub tolerations: (i64, i64),
+    /// What the control plane shows of itself.
+    pub control_plane: ControlPlane<'a>,
+}
+
+/// What a control plane shows of itself: nothing of it is ever taken from what we wrote.
+#[derive(Clone, Copy, Debug)]
+pub enum ControlPlane<'a> {
+    /// A plane of our own.
+    Own {
+        /// The grace that the node lifecycle controller uses.
+        grace: Duration,
+        /// The seconds that the API server adds to pods: not ready, unreachable; `None`: it does not say.
+        tolerations: Option<(i64, i64)>,
+    },
+    /// A stock cluster, whose agents change files.
+    Stock {
+        /// Its static pods.
+        pods: &'a StaticPods,
+        /// kubeadm's ClusterConfiguration, if there is one.
+        kubeadm: Option<&'a Value>,
+    },
+}
+
+/// The Lease of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLease {
+    /// How long it is held.
+    pub duration: Duration,
+    /// Whether the agent that holds it beats as often as its Node asks for.
+    pub aware: bool,
+}
+
+impl NodeLease {
+    /// Reads a Lease; `None`: it says no duration.
+    pub fn read(lease: &Lease) -> Option<NodeLease> {
+        Some(NodeLease { duration: lease.spec.duration()?, aware: lease.is_capable(CAPABILITY_HEARTBEAT_INTERVAL) })
+    }
 }
 
 impl World<'_> {
@@ -41,7 +77,7 @@ impl World<'_> {
         Profile::parse(text).unwrap_or_default()
     }
 
-    /// Returns the grace that the node lifecycle controller is told to use.
+    /// Returns the grace that the node lifecycle controller is asked to use.
     pub(super) fn annotated_grace(&self) -> Option<Duration> {
         self.carrier(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok())
     }
@@ -49,6 +85,11 @@ impl World<'_> {
     /// Returns what an annotation of `cluster` says.
     pub(super) fn carrier(&self, name: &str) -> Option<&str> {
         self.cluster?.metadata.annotations.get(name).map(String::as_str)
+    }
+
+    /// Returns whether this is a stock cluster.
+    pub(super) fn is_stock(&self) -> bool {
+        matches!(self.control_plane, ControlPlane::Stock { .. })
     }
 }
 
@@ -87,46 +128,202 @@ fn seconds_of(values: &Values, key: &str) -> i64 {
     if key == NOT_READY { values.default_not_ready_toleration_seconds } else { values.default_unreachable_toleration_seconds }
 }
 
+/// Says since when things settle.
+struct Settling<'a> {
+    now: Time,
+    before: &'a BTreeMap<(InstanceKind, String), Time>,
+    since: BTreeMap<(InstanceKind, String), Time>,
+}
+
+impl Settling<'_> {
+    /// Returns for how long something that differs has done so.
+    fn of(&mut self, kind: InstanceKind, name: &str, differs: bool) -> Option<Duration> {
+        let key = (kind, name.to_owned());
+        if !differs {
+            return None;
+        }
+        let since = self.before.get(&key).copied().unwrap_or(self.now);
+        self.since.insert(key, since);
+        // In coarse steps: the message of a condition tells it, and must not change every moment.
+        let seconds = self.now.since(since).as_secs() / LOOK.as_secs() * LOOK.as_secs();
+        Some(Duration::from_secs(seconds))
+    }
+}
+
 impl Rollout {
-    /// Returns the values in use. What is told to change and has not yet counts as settling.
+    /// Returns the values in use. What is asked to change and has not yet counts as settling.
     pub(super) fn observe(&mut self, now: Time, world: &World<'_>) -> Observed {
-        let mut waiting = BTreeMap::new();
-        let mut settling = |kind: InstanceKind, name: &str, differs: bool| {
-            let key = (kind, name.to_owned());
-            if !differs {
-                return None;
+        let before = std::mem::take(&mut self.settling);
+        let mut settling = Settling { now, before: &before, since: BTreeMap::new() };
+        self.obstacles.clear();
+        let observed = match world.control_plane {
+            ControlPlane::Own { grace, tolerations } => {
+                let (kcm, kas) = self.own_control_plane(world, grace, tolerations, &mut settling);
+                let nodes = world.nodes.iter().map(|(name, node)| own_node(now, name, node, world, &mut settling)).collect();
+                Observed { kcm: vec![kcm], kas: vec![kas], nodes }
             }
-            let since = self.settling.get(&key).copied().unwrap_or(now);
-            waiting.insert(key, since);
-            // In coarse steps: the message of a condition tells it, and must not change every moment.
-            let seconds = now.since(since).as_secs() / LOOK.as_secs() * LOOK.as_secs();
-            Some(Duration::from_secs(seconds))
+            ControlPlane::Stock { pods, .. } => self.observe_stock(now, world, pods, &mut settling),
         };
+        self.settling = settling.since;
+        observed
+    }
+
+    fn own_control_plane(
+        &mut self,
+        world: &World<'_>,
+        grace: Duration,
+        tolerations: Option<(i64, i64)>,
+        settling: &mut Settling<'_>,
+    ) -> (ControllerManager, ApiServer) {
         let annotated = world.annotated_grace();
-        let mut kcm = ControllerManager::new(INSTANCE, world.grace);
+        let mut kcm = ControllerManager::new(INSTANCE, grace);
         kcm.leader = true;
-        kcm.settling = settling(InstanceKind::Kcm, INSTANCE, annotated.is_some_and(|annotated| annotated != world.grace));
+        kcm.settling = settling.of(InstanceKind::Kcm, INSTANCE, annotated.is_some_and(|annotated| annotated != grace));
         let seconds = |name| world.carrier(name).and_then(|text| text.parse::<i64>().ok());
-        let (not_ready, unreachable) = world.tolerations;
+        let built_in = Profile::Default.values();
+        let in_use = (built_in.default_not_ready_toleration_seconds, built_in.default_unreachable_toleration_seconds);
+        let (not_ready, unreachable) = tolerations.unwrap_or(in_use);
         let mut kas = ApiServer::new(INSTANCE, not_ready, unreachable);
+        kas.aware = tolerations.is_some();
+        if !kas.aware {
+            let why = "the API server does not say which tolerations it uses; it is older than its controllers";
+            self.obstacles.insert((InstanceKind::Kas, INSTANCE.to_owned()), why.to_owned());
+        }
         let differs = seconds(ANNOTATION_NOT_READY_SECONDS).is_some_and(|annotated| annotated != not_ready)
             || seconds(ANNOTATION_UNREACHABLE_SECONDS).is_some_and(|annotated| annotated != unreachable);
-        kas.settling = settling(InstanceKind::Kas, INSTANCE, differs);
-        let mut nodes = Vec::with_capacity(world.nodes.len());
+        // Of one that says nothing nobody can tell whether it obeys.
+        kas.settling = settling.of(InstanceKind::Kas, INSTANCE, differs && kas.aware);
+        (kcm, kas)
+    }
+
+    /// Returns what a stock cluster uses: arguments of mirror pods, Leases of kubelets, and what agents say they can change.
+    fn observe_stock(&mut self, now: Time, world: &World<'_>, pods: &StaticPods, settling: &mut Settling<'_>) -> Observed {
+        self.node_steps = world.nodes.iter().map(|(name, node)| (name.clone(), NodeSteps::read(node))).collect();
+        let generation = world.cluster.map(|cluster| crate::status::generation(&cluster.metadata)).unwrap_or_default();
+        let mut observed = Observed::default();
+        for (node, values) in self.static_pods(pods, Component::ControllerManager) {
+            let node = node.as_str();
+            let (aware, settles, pending) = self.component(Component::ControllerManager, node, values, &generation);
+            let grace = self.smallest_grace(node, values.as_ref(), pending.as_ref());
+            let mut kcm = ControllerManager::new(node, grace);
+            (kcm.aware, kcm.leader) = (aware, pods.leader.as_deref() == Some(node));
+            kcm.settling = settling.of(InstanceKind::Kcm, node, settles);
+            observed.kcm.push(kcm);
+        }
+        for (node, values) in self.static_pods(pods, Component::ApiServer) {
+            let node = node.as_str();
+            let (aware, settles, _) = self.component(Component::ApiServer, node, values, &generation);
+            let (not_ready, unreachable) = tolerations_of(values.as_ref()).unwrap_or((300, 300));
+            let mut kas = ApiServer::new(node, not_ready, unreachable);
+            kas.aware = aware;
+            kas.settling = settling.of(InstanceKind::Kas, node, settles);
+            observed.kas.push(kas);
+        }
+        self.unseen(&mut observed);
         for (name, node) in world.nodes {
             let mut worker = read_node(now, name, node, world);
-            if let Some(annotated) =
-                annotated_interval(node).filter(|annotated| !worker.control_plane && *annotated != worker.heartbeat)
-            {
-                worker.settling = settling(InstanceKind::Node, name, true);
-                // Either may be in use: the slower one is the one to be careful about.
-                worker.heartbeat = worker.heartbeat.max(annotated);
+            let (aware, settles, pending) = self.component(Component::Kubelet, name, None, &generation);
+            worker.aware = aware;
+            if !worker.control_plane {
+                worker.settling = settling.of(InstanceKind::Node, name, settles);
             }
-            nodes.push(worker);
+            if let Some(ComponentValues::Kubelet(asked)) = pending.and_then(|step| step.values) {
+                worker.heartbeat = worker.heartbeat.max(asked.update_frequency);
+            }
+            observed.nodes.push(worker);
         }
-        self.settling = waiting;
-        Observed { kcm: vec![kcm], kas: vec![kas], nodes }
+        observed
     }
+
+    /// Returns the nodes of a component and what each uses. While the kubelet restarts a static pod its mirror is gone for a moment; its agent
+    /// knows that it is there.
+    fn static_pods(&self, pods: &StaticPods, component: Component) -> BTreeMap<String, Option<ComponentValues>> {
+        let by_agents = self.node_steps.iter().filter_map(|(node, steps)| {
+            let state = steps.component(component)?;
+            Some((node.clone(), state.values))
+        });
+        let mirrored = pods.of(component).map(|(node, values)| (node.to_owned(), values));
+        by_agents.chain(mirrored).collect()
+    }
+
+    /// Stands for a control plane that shows no static pods: somebody else runs it, and nobody of us may touch it. Its values are taken for
+    /// the ones that are hardest on the nodes.
+    fn unseen(&mut self, observed: &mut Observed) {
+        let values = Profile::Default.values();
+        let tolerations = (values.default_not_ready_toleration_seconds, values.default_unreachable_toleration_seconds);
+        if observed.kcm.is_empty() {
+            let name = Component::ControllerManager.name();
+            observed.kcm.push(ControllerManager { aware: false, ..ControllerManager::new(name, DEFAULT_GRACE) });
+            self.obstacles.insert((InstanceKind::Kcm, name.to_owned()), UNSEEN.to_owned());
+        }
+        if observed.kas.is_empty() {
+            let name = Component::ApiServer.name();
+            observed.kas.push(ApiServer { aware: false, ..ApiServer::new(name, tolerations.0, tolerations.1) });
+            self.obstacles.insert((InstanceKind::Kas, name.to_owned()), UNSEEN.to_owned());
+        }
+    }
+
+    /// Returns whether a component of a node can be changed, whether it settles, and the step that is under way there. `mirror` is what the mirror of
+    /// a static pod shows: while that is not what the agent sees in use, nobody may rely on either. A mirror lags behind, and after a step
+    /// that was taken back it still shows the values that were given up.
+    fn component(
+        &mut self,
+        component: Component,
+        node: &str,
+        mirror: Option<ComponentValues>,
+        generation: &str,
+    ) -> (bool, bool, Option<ApplyStep>) {
+        let none = NodeSteps::default();
+        let steps = self.node_steps.get(node).unwrap_or(&none);
+        let pending = steps.pending(component).cloned();
+        let in_use = steps.component(component).map(|state| state.values);
+        let disagree = component != Component::Kubelet && in_use.is_some_and(|in_use| in_use != mirror);
+        let settles = pending.is_some() || disagree;
+        let obstacle = steps.obstacle(component, generation);
+        let aware = obstacle.is_none();
+        self.obstacles.extend(obstacle.map(|why| ((component.kind(), node.to_owned()), why)));
+        (aware, settles, pending)
+    }
+
+    /// Returns the smallest grace that a controller manager may use: that of its mirror, what its agent sees, and what is on its way.
+    fn smallest_grace(&self, node: &str, mirror: Option<&ComponentValues>, pending: Option<&ApplyStep>) -> Duration {
+        let seen = self.node_steps.get(node).and_then(|steps| steps.component(Component::ControllerManager)?.values);
+        let asked = pending.and_then(|step| step.values.as_ref());
+        let all = [mirror, seen.as_ref(), asked];
+        all.into_iter().filter_map(grace_of).min().unwrap_or(DEFAULT_GRACE)
+    }
+}
+
+/// Why a control plane without static pods is left alone.
+const UNSEEN: &str = "no static pod of it is seen: somebody else runs it";
+
+fn grace_of(values: Option<&ComponentValues>) -> Option<Duration> {
+    match values? {
+        ComponentValues::ControllerManager { grace } => Some(*grace),
+        _ => None,
+    }
+}
+
+fn tolerations_of(values: Option<&ComponentValues>) -> Option<(i64, i64)> {
+    match values? {
+        ComponentValues::ApiServer { not_ready_seconds, unreachable_seconds } => {
+            Some((*not_ready_seconds, *unreachable_seconds))
+        }
+        _ => None,
+    }
+}
+
+fn own_node(now: Time, name: &str, node: &Node, world: &World<'_>, settling: &mut Settling<'_>) -> WorkerNode {
+    let mut worker = read_node(now, name, node, world);
+    // One that has not begun to beat is asked beforehand.
+    worker.aware = world.leases.get(name).is_none_or(|lease| lease.aware);
+    let annotated = annotated_interval(node).filter(|annotated| !worker.control_plane && *annotated != worker.heartbeat);
+    if let Some(annotated) = annotated {
+        worker.settling = settling.of(InstanceKind::Node, name, true);
+        // Either may be in use: the slower one is the one to be careful about.
+        worker.heartbeat = worker.heartbeat.max(annotated);
+    }
+    worker
 }
 
 /// Returns the values in use, as seen for the first time.
@@ -134,14 +331,14 @@ pub fn observed(now: Time, world: &World<'_>) -> Observed {
     Rollout::new(super::Options::default()).observe(now, world)
 }
 
-/// Returns the interval that a node is told to use.
+/// Returns the interval that a node is asked to use.
 pub(super) fn annotated_interval(node: &Node) -> Option<Duration> {
     api::config_node::annotated_interval(node).ok().flatten()
 }
 
 fn read_node(now: Time, name: &str, node: &Node, world: &World<'_>) -> WorkerNode {
     // A node without a Lease has not begun to beat: its agent begins with the interval of Default.
-    let lease = world.leases.get(name).map(|duration| interval_of(*duration));
+    let lease = world.leases.get(name).map(|lease| interval_of(lease.duration));
     let mut worker = WorkerNode::new(name, lease.unwrap_or(Profile::Default.values().lease_renew_interval()));
     worker.control_plane = node.metadata.labels.contains_key(LABEL_CONTROL_PLANE);
     if node.ready() != Some("True") {

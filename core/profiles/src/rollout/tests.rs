@@ -16,12 +16,16 @@ struct Plane {
     rollout: Rollout,
     cluster: Option<Value>,
     nodes: BTreeMap<String, Value>,
-    leases: BTreeMap<String, Duration>,
+    leases: BTreeMap<String, NodeLease>,
     pods: BTreeMap<String, PodDefaults>,
     /// Agents that do not obey.
     deaf: BTreeSet<String>,
+    /// Agents that do not know the interval that their Node asks for.
+    old: BTreeSet<String>,
     grace: Duration,
     tolerations: (i64, i64),
+    /// Whether the API server says what it uses.
+    says: bool,
     /// What `applied-profile` has been, and the reasons of each owner, in order.
     applied: Vec<String>,
     reasons: BTreeSet<String>,
@@ -38,8 +42,10 @@ impl Plane {
             leases: BTreeMap::new(),
             pods: BTreeMap::new(),
             deaf: BTreeSet::new(),
+            old: BTreeSet::new(),
             grace: Duration::from_secs(40),
             tolerations: (300, 300),
+            says: true,
             applied: Vec::new(),
             reasons: BTreeSet::new(),
             events: Vec::new(),
@@ -51,7 +57,17 @@ impl Plane {
     fn join(&mut self, name: &str) {
         let ready = json!({"type": "Ready", "status": "True"});
         self.nodes.insert(name.to_owned(), json!({"metadata": {"name": name}, "status": {"conditions": [ready]}}));
-        self.leases.insert(name.to_owned(), Duration::from_secs(40));
+        self.hold_lease(name, Duration::from_secs(40));
+    }
+
+    fn hold_lease(&mut self, name: &str, duration: Duration) {
+        let aware = !self.old.contains(name);
+        self.leases.insert(name.to_owned(), NodeLease { duration, aware });
+    }
+
+    /// Whether the Leases of all nodes last so many seconds.
+    fn all_hold(&self, seconds: u64) -> bool {
+        self.leases.values().all(|lease| lease.duration.as_secs() == seconds)
     }
 
     fn set_ready(&mut self, name: &str, status: &str) {
@@ -92,8 +108,7 @@ impl Plane {
             nodes: &nodes,
             leases: &self.leases,
             pods: &self.pods,
-            grace: self.grace,
-            tolerations: self.tolerations,
+            control_plane: ControlPlane::Own { grace: self.grace, tolerations: self.says.then_some(self.tolerations) },
         };
         let update = self.rollout.look(self.now, &world);
         update.writes.iter().for_each(|write| self.write(write));
@@ -147,8 +162,9 @@ impl Plane {
 
     fn obey_node(&mut self, name: &str) {
         let annotated = self.nodes[name]["metadata"]["annotations"][ANNOTATION_UPDATE_FREQUENCY].as_str().unwrap_or("10s");
-        if !self.deaf.contains(name) {
-            self.leases.insert(name.to_owned(), duration::parse(annotated).expect("a duration") * 4);
+        let duration = duration::parse(annotated).expect("a duration") * 4;
+        if !self.deaf.contains(name) && !self.old.contains(name) {
+            self.hold_lease(name, duration);
         }
     }
 
@@ -184,7 +200,7 @@ impl Plane {
     }
 }
 
-fn merge(into: &mut Value, patch: &Value) {
+pub(super) fn merge(into: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *into = patch.clone();
         return;
@@ -230,7 +246,7 @@ fn default_to_low_goes_through_medium_and_back_to_nothing() {
     assert_eq!(plane.applied, ["Default", "MediumUpdateAverageReaction", "LowUpdateSlowReaction"]);
     assert_eq!(plane.all("Complete"), complete("ProfileUpdated"));
     assert_eq!((plane.grace, plane.tolerations), (Duration::from_secs(300), (60, 60)));
-    assert!(plane.leases.values().all(|lease| lease.as_secs() == 240));
+    assert!(plane.all_hold(240));
     for reason in ["ProfileUpdateTriggered", "WaitingForOtherOwners", "IntermediateProfileReached"] {
         assert!(plane.reasons.iter().any(|seen| seen.ends_with(reason)), "{reason}: {:?}", plane.reasons);
     }
@@ -239,10 +255,56 @@ fn default_to_low_goes_through_medium_and_back_to_nothing() {
     assert_eq!((plane.events.first(), plane.events.last()), (Some(&"LatencyProfileStarted"), Some(&"LatencyProfileCompleted")));
     plane.want("");
     plane.finish();
+    assert_eq!(plane.events.last(), Some(&"LatencyProfileAdvisory"), "40 s are less than a reconnection may take");
     assert_eq!(plane.all("Complete"), complete("ProfileEmpty"));
     assert_eq!((plane.grace, plane.tolerations), (Duration::from_secs(40), (300, 300)));
     assert_eq!(plane.annotation(ANNOTATION_GRACE_PERIOD), None, "an empty profile removes what was written");
     assert!(plane.nodes.values().all(|node| node["metadata"]["annotations"][ANNOTATION_UPDATE_FREQUENCY].is_null()));
+}
+
+#[test]
+fn an_old_agent_holds_up_the_rollout_until_it_is_upgraded_or_the_wish_is_taken_back() {
+    for upgraded in [true, false] {
+        let mut plane = idle(2);
+        plane.old.insert("n1".to_owned());
+        plane.hold_lease("n1", Duration::from_secs(40));
+        plane.want("MediumUpdateAverageReaction");
+        plane.run_for(100);
+        let nodes = plane.all("Progressing")[2].clone();
+        assert_eq!(nodes, ("True".to_owned(), "ComponentNotAware".to_owned()));
+        assert_eq!((plane.leases["n0"].duration.as_secs(), plane.leases["n1"].duration.as_secs()), (80, 40));
+        assert_eq!(plane.tolerations, (300, 300), "nobody is made less patient while a node is missing");
+        if upgraded {
+            plane.old.clear();
+            plane.finish();
+            assert_eq!(plane.all("Complete"), complete("ProfileUpdated"));
+            assert!(plane.all_hold(80));
+        } else {
+            plane.want("");
+            plane.finish();
+            assert_eq!(plane.all("Complete"), complete("ProfileEmpty"));
+            assert!(plane.all_hold(40));
+        }
+    }
+}
+
+#[test]
+fn an_api_server_that_does_not_say_what_it_uses_confirms_nothing() {
+    let mut plane = idle(1);
+    plane.says = false;
+    plane.want("MediumUpdateAverageReaction");
+    plane.run_for(100);
+    assert_eq!(plane.all("Progressing")[0], ("True".to_owned(), "ComponentNotAware".to_owned()));
+    let message = plane.cluster().status.worker_latency_profile_status.conditions[0].message.clone();
+    assert!(message.contains("does not say which tolerations it uses"), "{message}");
+    assert_eq!(plane.annotation(ANNOTATION_UNREACHABLE_SECONDS), None, "it is not told either");
+    plane.run_for(1_200);
+    assert_eq!(plane.all("Degraded")[0], ("True".to_owned(), "ComponentNotAware".to_owned()), "after the deadline");
+    assert_eq!(plane.grace, Duration::from_secs(40));
+    plane.says = true;
+    plane.annotate(ANNOTATION_RETRY, Some("1"));
+    plane.finish();
+    assert_eq!(plane.all("Complete"), complete("ProfileUpdated"));
 }
 
 #[test]
@@ -251,6 +313,18 @@ fn without_workers_the_way_is_direct() {
     plane.want("LowUpdateSlowReaction");
     plane.finish();
     assert_eq!(plane.applied, ["Default", "LowUpdateSlowReaction"]);
+}
+
+#[test]
+fn a_node_that_joins_begins_with_the_interval_of_the_profile_in_force_and_of_no_other() {
+    let mut plane = idle(0);
+    assert_eq!(first_interval(&plane.cluster()), None);
+    plane.want("LowUpdateSlowReaction");
+    assert_eq!(first_interval(&plane.cluster()), None, "the grace is not there yet");
+    plane.finish();
+    assert_eq!(first_interval(&plane.cluster()), Some(Duration::from_secs(60)));
+    plane.want("Default");
+    assert_eq!(first_interval(&plane.cluster()), None);
 }
 
 #[test]
@@ -281,7 +355,7 @@ fn a_node_that_does_not_obey_degrades_its_owner_and_everybody_goes_back_to_defau
     assert_eq!(degraded[2], reason("True", "ProgressDeadlineExceeded"), "the owner of the nodes");
     assert_eq!(degraded[..2], [reason("False", "RolledBackToDefault"), reason("False", "RolledBackToDefault")]);
     assert_eq!((plane.grace, plane.tolerations), (Duration::from_secs(40), (300, 300)));
-    assert!(plane.leases.values().all(|lease| lease.as_secs() == 40));
+    assert!(plane.all_hold(40));
     assert_eq!(plane.cluster().spec.worker_latency_profile, "MediumUpdateAverageReaction", "the spec is not touched");
     assert!(plane.annotation(ANNOTATION_ROLLED_BACK_GENERATION).is_some());
     assert!(plane.events.contains(&"LatencyProfileRolledBack"));
@@ -329,7 +403,7 @@ fn a_node_that_is_away_for_long_does_not_hold_up_the_others_and_follows_when_it_
     plane.deaf.clear();
     plane.set_ready("n2", "True");
     plane.finish();
-    assert_eq!(plane.leases["n2"], Duration::from_secs(80));
+    assert_eq!(plane.leases["n2"].duration.as_secs(), 80);
 }
 
 #[test]
@@ -339,7 +413,7 @@ fn a_node_that_joins_later_is_brought_to_the_profile() {
     plane.finish();
     plane.join("n9");
     plane.finish();
-    assert_eq!(plane.leases["n9"], Duration::from_secs(240));
+    assert_eq!(plane.leases["n9"].duration.as_secs(), 240);
 }
 
 #[test]
@@ -350,7 +424,7 @@ fn a_node_with_a_profile_of_its_own_keeps_it_whatever_the_others_get_and_joins_t
         let patch = json!({"metadata": {"annotations": {api::config_node::ANNOTATION_NODE_PROFILE: value}}});
         merge(plane.nodes.get_mut("n1").expect("a node"), &patch);
     };
-    let lease = |plane: &Plane, name: &str| plane.leases[name].as_secs();
+    let lease = |plane: &Plane, name: &str| plane.leases[name].duration.as_secs();
     annotate(&mut plane, json!("LowUpdateSlowReaction"));
     plane.finish();
     assert_eq!([lease(&plane, "n0"), lease(&plane, "n1")], [40, 240], "nobody else has changed");
@@ -372,7 +446,7 @@ fn where_nodes_may_have_no_profile_of_their_own_the_annotation_means_nothing() {
     merge(plane.nodes.get_mut("n0").expect("a node"), &own);
     plane.want("MediumUpdateAverageReaction");
     plane.finish();
-    assert_eq!(plane.leases["n0"].as_secs(), 80);
+    assert_eq!(plane.leases["n0"].duration.as_secs(), 80);
 }
 
 #[test]
@@ -419,7 +493,7 @@ proptest! {
                 }
             }
             for (name, lease) in &plane.leases {
-                prop_assert!(*lease <= plane.grace, "{name}: a Lease of {lease:?} under a grace of {:?}", plane.grace);
+                prop_assert!(lease.duration <= plane.grace, "{name}: a Lease of {lease:?} under a grace of {:?}", plane.grace);
             }
         }
         // Left alone, everything gets where it is wanted.

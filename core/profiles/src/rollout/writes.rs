@@ -1,18 +1,22 @@
 //! What is written, and only if it differs from what is there.
 
+use std::collections::BTreeMap;
+
 use api::config_node::{
-    ANNOTATION_APPLIED_PROFILE, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_ROLLED_BACK_GENERATION,
-    ANNOTATION_UNREACHABLE_SECONDS, ANNOTATION_UPDATE_FREQUENCY, ConfigNode, NAME, OwnedCondition, RelatedObject,
-    WorkerLatencyProfileStatus,
+    ANNOTATION_APPLIED_PROFILE, ANNOTATION_APPLY_STEP, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS,
+    ANNOTATION_ROLLED_BACK_GENERATION, ANNOTATION_UNREACHABLE_SECONDS, ANNOTATION_UPDATE_FREQUENCY, ConfigNode, NAME,
+    OwnedCondition, RelatedObject, WorkerLatencyProfileStatus,
 };
 use api::write::Verb;
 use api::{Node, Write, duration};
+use machine::Time;
 use serde_json::{Map, Value, json};
 
-use super::World;
 use super::observe::{LABEL_CONTROL_PLANE, annotated_interval};
+use super::{Deadlines, World};
 use crate::plan::Step;
 use crate::profile::{Profile, Target, Values};
+use crate::steps::{ApplyStep, Component, ComponentValues, NodeSteps, values_of};
 
 /// Returns the request that makes the object `cluster`, wanting nothing.
 pub(super) fn create_cluster() -> Write {
@@ -22,17 +26,26 @@ pub(super) fn create_cluster() -> Write {
     Write::to::<ConfigNode>("", NAME, Verb::Create(object.into()))
 }
 
+/// What handing out a step to an agent needs.
+pub(super) struct HandOut<'a> {
+    pub(super) now: Time,
+    pub(super) generation: &'a str,
+    pub(super) deadlines: Deadlines,
+    pub(super) node_steps: &'a BTreeMap<String, NodeSteps>,
+}
+
 /// The changes of one look.
 pub(super) struct Changes<'a> {
     world: &'a World<'a>,
+    hand_out: HandOut<'a>,
     annotations: Map<String, Value>,
     nodes: Vec<Write>,
     status: Option<Write>,
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn new(world: &'a World<'a>) -> Changes<'a> {
-        Changes { world, annotations: Map::new(), nodes: Vec::new(), status: None }
+    pub(super) fn new(world: &'a World<'a>, hand_out: HandOut<'a>) -> Changes<'a> {
+        Changes { world, hand_out, annotations: Map::new(), nodes: Vec::new(), status: None }
     }
 
     /// Sets or removes an annotation of `cluster`; returns whether that changes anything.
@@ -51,6 +64,10 @@ impl<'a> Changes<'a> {
 
     /// Writes the carrier of a step; returns whether it was not written before.
     pub(super) fn step(&mut self, step: &Step) -> bool {
+        if self.world.is_stock() {
+            let (component, values) = values_of(step);
+            return self.hand_out(component, step.name(), Some(values));
+        }
         match step {
             Step::Kcm { grace, .. } => self.annotate(ANNOTATION_GRACE_PERIOD, Some(duration::format(*grace))),
             Step::Kas { not_ready_seconds, unreachable_seconds, .. } => {
@@ -66,6 +83,31 @@ impl<'a> Changes<'a> {
                 differs
             }
         }
+    }
+
+    /// Hands out a step to the agent of a node; returns whether it was not handed out before. One that was taken back too often is not
+    /// tried again: somebody must ask for it anew.
+    pub(super) fn hand_out(&mut self, component: Component, node: &str, values: Option<ComponentValues>) -> bool {
+        let HandOut { now, generation, deadlines, node_steps } = &self.hand_out;
+        let none = NodeSteps::default();
+        let steps = node_steps.get(node).unwrap_or(&none);
+        let same = steps.pending(component).is_some_and(|pending| pending.values == values);
+        if same
+            || steps.has_failed(component, generation) && steps.handed.as_ref().is_some_and(|handed| handed.values == values)
+        {
+            return false;
+        }
+        let step = ApplyStep {
+            id: format!("{generation}-{}", now.as_micros()),
+            component,
+            values,
+            deadline: deadlines.of(component).unwrap_or_else(|| component.deadline(values.as_ref())),
+            generation: (*generation).to_owned(),
+            attempt: steps.next_attempt(component, generation, values.as_ref()),
+        };
+        let patch = json!({"metadata": {"annotations": {ANNOTATION_APPLY_STEP: step.to_text()}}});
+        self.nodes.push(Write::to::<Node>("", node, Verb::Merge(patch)));
+        true
     }
 
     /// Leaves a finished rollout tidy: a profile is explicit everywhere, an empty one leaves nothing of ours behind.

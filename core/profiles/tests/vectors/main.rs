@@ -4,6 +4,7 @@ mod hazards;
 mod plan;
 mod profiles;
 mod status;
+mod steps;
 mod transitions;
 
 use std::process::ExitCode;
@@ -17,5 +18,6 @@ fn main() -> ExitCode {
         .file("latency-profiles/hazards", hazards::check)
         .file("latency-profiles/plan", plan::check)
         .file("latency-profiles/status", status::check)
+        .file("latency-profiles/steps", steps::check)
         .run()
 }

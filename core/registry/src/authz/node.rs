@@ -26,8 +26,20 @@ pub(super) fn may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
         | ("", "pods", "status", "get" | "patch" | "update")
         | ("", "pods", "eviction", "create") => Ok(Grant::IfOwnPod),
         ("", "pods", ..) => Err("a node can only read its pods, write their status, delete and evict them"),
-        ("", "secrets" | "configmaps", "", "get") => Ok(Grant::IfReferenced),
-        ("", "secrets" | "configmaps", ..) => Err("a node can only get secrets and configmaps that its pods refer to"),
+        ("", "secrets" | "configmaps", "", "get" | "list" | "watch") if !ask.object().is_empty() => Ok(Grant::IfReferenced),
+        ("", "secrets" | "configmaps", ..) => Err("a node can only read single secrets and configmaps that its pods refer to"),
+        ("", "serviceaccounts", "token", "create") => Ok(Grant::IfAccountOfOwnPod),
+        ("node.k8s.io", "runtimeclasses", "", _) | ("storage.k8s.io", "csidrivers", "", _) if reads => Ok(Grant::Allowed),
+        // The name is in the body: checked when it is known.
+        ("storage.k8s.io", "csinodes", "", "create") => Ok(Grant::Allowed),
+        ("storage.k8s.io", "csinodes", "", "delete") if own_name => Ok(Grant::Allowed),
+        ("storage.k8s.io", "csinodes", "", _) if own_name && (reads || writes) => Ok(Grant::Allowed),
+        ("storage.k8s.io", "csinodes", ..) => Err("can only access its own CSINode"),
+        // Its kubelet asks who its own callers are and what they may do.
+        ("authentication.k8s.io", "tokenreviews", "", "create")
+        | ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews", "", "create") => Ok(Grant::Allowed),
+        // With which heartbeat it begins.
+        ("config.openshift.io", "nodes", "", "get") if ask.name == api::config_node::NAME => Ok(Grant::Allowed),
         ("", "services", "", _) | ("discovery.k8s.io", "endpointslices", "", _) if reads => Ok(Grant::Allowed),
         ("coordination.k8s.io", "leases", "", "delete" | "deletecollection") => Err("a node cannot delete leases"),
         ("coordination.k8s.io", "leases", "", "create") if ask.namespace == "kube-node-lease" => Ok(Grant::Allowed),
@@ -152,6 +164,24 @@ mod tests {
         }
         let list = Ask { verb: "list", resource: "nodes", selects_name: Some("n2"), ..Ask::default() };
         assert_eq!(may("n2", &list), Ok(Grant::Allowed));
+    }
+
+    #[test]
+    fn a_kubelet_reads_single_secrets_and_its_own_csi_node() {
+        let ask = |verb, group, resource, name| Ask { verb, group, resource, name, ..Ask::default() };
+        let selecting = |verb, name| Ask { selects_name: Some(name), namespace: "d", ..ask(verb, "", "secrets", "") };
+        assert_eq!(may("n1", &selecting("watch", "s")), Ok(Grant::IfReferenced));
+        assert!(may("n1", &ask("list", "", "secrets", "")).is_err() && may("n1", &selecting("deletecollection", "s")).is_err());
+        assert_eq!(may("n1", &ask("get", "storage.k8s.io", "csinodes", "n1")), Ok(Grant::Allowed));
+        assert!(may("n1", &ask("patch", "storage.k8s.io", "csinodes", "n2")).is_err());
+        assert!(may("n1", &ask("list", "storage.k8s.io", "csinodes", "")).is_err());
+        assert_eq!(may("n1", &ask("watch", "node.k8s.io", "runtimeclasses", "")), Ok(Grant::Allowed));
+        assert!(may("n1", &ask("create", "node.k8s.io", "runtimeclasses", "")).is_err());
+        assert_eq!(may("n1", &ask("get", "config.openshift.io", "nodes", "cluster")), Ok(Grant::Allowed));
+        assert!(may("n1", &ask("patch", "config.openshift.io", "nodes", "cluster")).is_err());
+        assert!(may("n1", &ask("get", "config.openshift.io", "nodes", "n1")).is_err());
+        let token = Ask { subresource: "token", ..ask("create", "", "serviceaccounts", "default") };
+        assert_eq!(may("n1", &token), Ok(Grant::IfAccountOfOwnPod));
     }
 
     #[test]

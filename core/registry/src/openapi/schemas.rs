@@ -221,8 +221,14 @@ pub(super) fn status_name() -> String {
 /// Returns the name of a message's schema, for example `io.k8s.api.core.v1.Pod`.
 pub(super) fn schema_name(message: &Message) -> String {
     let name = message.short_name();
+    match message.group() {
+        "" => {}
+        "autoscaling" => return format!("io.k8s.api.autoscaling.v2.{name}"),
+        "autoscalingv1" => return format!("io.k8s.api.autoscaling.v1.{name}"),
+        "apiregistration" => return format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.{name}"),
+        group => return format!("io.k8s.api.{group}.v1.{name}"),
+    }
     let package = match name {
-        _ if message.name().starts_with("events.") => "io.k8s.api.events.v1",
         "ObjectMeta"
         | "OwnerReference"
         | "ManagedFieldsEntry"

@@ -42,12 +42,6 @@ impl ServedKind {
         let message = self.message()?;
         (api_version == self.resource.api_version()).then_some(FieldType::Kind(message))
     }
-
-    /// Returns the message of a built-in kind.
-    pub(super) fn message(&self) -> Option<&'static Message> {
-        self.builtin()?;
-        model::message_for(&self.resource.api_version(), &self.resource.kind)
-    }
 }
 
 /// Returns an object of a type that nobody has written anything into: what Kubernetes shows even when it is empty.

@@ -76,6 +76,7 @@ fn gone(value: &Value) -> Result<Fact, String> {
         "service" => Fact::ServiceGone(key),
         "slice" => Fact::SliceGone(key),
         "node" => Fact::NodeGone(key),
+        "lease" => Fact::LeaseGone(key),
         "marker" => Fact::MarkerGone(key),
         "cluster" => Fact::ClusterGone,
         "event" => Fact::EventGone(key),

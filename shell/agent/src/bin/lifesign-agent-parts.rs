@@ -10,6 +10,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
+        ["shim", "--terminal", "--", words @ ..] => {
+            processes::interactive::become_command(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>())
+        }
         ["shim", spec] => processes::shim::run(Path::new(spec)),
         ["serve", protocol, port, listen_after_ms, drain_ms] => {
             let number = |text: &str| text.parse().expect("a number");

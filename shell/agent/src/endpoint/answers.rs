@@ -59,7 +59,7 @@ pub(super) async fn answer(endpoint: &Endpoint, caller: Caller, method: &Method,
 }
 
 impl Endpoint {
-    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
+    pub(super) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         self.messages.send(Message::Ask(ask(answer))).await.ok()?;
         answered.await.ok()
@@ -123,7 +123,7 @@ fn options(query: &str) -> Result<LogOptions, String> {
 }
 
 /// Decodes a value of a query.
-fn decode(text: &str) -> String {
+pub(super) fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -150,7 +150,7 @@ fn stopping() -> Response<Body> {
     text(StatusCode::SERVICE_UNAVAILABLE, "the agent stops\n")
 }
 
-fn text(code: StatusCode, text: &str) -> Response<Body> {
+pub(super) fn text(code: StatusCode, text: &str) -> Response<Body> {
     response(code, TEXT, full(text.to_owned()))
 }
 
@@ -158,7 +158,7 @@ fn typed(content_type: &'static str, body: String) -> Response<Body> {
     response(StatusCode::OK, content_type, full(body))
 }
 
-fn full(body: String) -> Body {
+pub(super) fn full(body: String) -> Body {
     Full::new(Bytes::from(body)).map_err(|never: Infallible| match never {}).boxed_unsync()
 }
 

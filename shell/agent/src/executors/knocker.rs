@@ -1,7 +1,7 @@
 //! Knocks: bare connections to targets that refuse them, one loop for all that wait, no task and hardly a descriptor for each.
 //!
-//! When and how often is said by [`probe::Knocks`]. On this machine the kernel refuses before `connect` returns, and the socket
-//! can be used for the next target; so a refused knock is one system call. Whoever owns a [`Knocker`] polls
+//! When and how often is said by [`probe::Knocks`]. On one machine the kernel refuses at once, and the socket can be used for the
+//! next target; so a refused knock is two system calls. Whoever owns a [`Knocker`] polls
 //! [`next`](Knocker::next) beside everything else, which is why a knock cannot race with an attempt at the same target.
 
 use std::collections::BTreeMap;

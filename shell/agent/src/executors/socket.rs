@@ -54,7 +54,7 @@ impl Connecting {
             Ok(socket) => socket,
             Err(error) => return Connecting::Failed(error, None),
         };
-        match rustix::net::connect(socket.as_fd(), address) {
+        match socket.connect_now(address) {
             Ok(()) | Err(Errno::ISCONN) if socket.is_its_own_peer() => Connecting::Failed(Errno::CONNREFUSED, None),
             Ok(()) | Err(Errno::ISCONN) => Connecting::Done(socket),
             Err(Errno::ALREADY | Errno::INPROGRESS) => Connecting::Open(socket),
@@ -96,6 +96,15 @@ impl Socket {
                     return Err(error);
                 }
             }
+        }
+    }
+
+    /// Connects as far as the kernel does without waiting. On one machine the answer comes while the call still holds the socket, and
+    /// is looked at only when it lets go of it: so the second call knows, where the first says that it has just begun.
+    fn connect_now(&self, address: &SocketAddr) -> Result<(), Errno> {
+        match rustix::net::connect(self.as_fd(), address) {
+            Err(Errno::INPROGRESS) => rustix::net::connect(self.as_fd(), address),
+            decided => decided,
         }
     }
 

@@ -208,6 +208,15 @@ pub(super) struct Order {
 
 /// Starts a container, and watches over it until its end.
 pub(super) async fn start(context: Arc<AgentContext>, order: Order) {
+    let (pod, container) = (order.pod, Arc::clone(&order.container));
+    // What it was started with is not kept while it runs: the whole pod would be there once for every container.
+    if let Some(running) = launch_ordered(&context, order).await {
+        watch_over(context, pod, container, running).await;
+    }
+}
+
+/// Starts a container; `None`: it does not run, and the loop has been told why.
+async fn launch_ordered(context: &AgentContext, order: Order) -> Option<Arc<Running>> {
     let Order { pod, container, id, .. } = &order;
     let failed = |reason: &str, message: String| Input::StartFailed {
         container: Arc::clone(container),
@@ -217,15 +226,22 @@ pub(super) async fn start(context: Arc<AgentContext>, order: Order) {
     };
     let references = match context.references(&order.raw, &order.known).await {
         Ok(references) => references,
-        Err(error) => return context.fact(*pod, failed(CONFIG_ERROR, unreadable(&error))).await,
+        Err(error) => {
+            context.fact(*pod, failed(CONFIG_ERROR, unreadable(&error))).await;
+            return None;
+        }
     };
     let pod_context = context.pod_context(&order.dir, &order.ip);
     let Some(spec) = find(&order.raw, container) else {
-        return context.fact(*pod, failed(CONFIG_ERROR, "the pod has no such container".to_owned())).await;
+        context.fact(*pod, failed(CONFIG_ERROR, "the pod has no such container".to_owned())).await;
+        return None;
     };
     let resolved = match resolve(&order.raw, spec, &references, &order.services, &pod_context) {
         Ok(resolved) => resolved,
-        Err(error) => return context.fact(*pod, failed(CONFIG_ERROR, error.to_string())).await,
+        Err(error) => {
+            context.fact(*pod, failed(CONFIG_ERROR, error.to_string())).await;
+            return None;
+        }
     };
     if order.number == 0 {
         for message in &resolved.warnings {
@@ -240,7 +256,7 @@ pub(super) async fn start(context: Arc<AgentContext>, order: Order) {
             let started = Message::Started { pod: *pod, container: Arc::clone(container), running: Arc::clone(&running), at };
             context.send(started).await;
             forget_old(order.dir.container(container));
-            watch_over(context, *pod, Arc::clone(container), running).await;
+            return Some(running);
         }
         Ok(Instance::Exited(record)) => {
             let exit = exit_of(&record);
@@ -255,6 +271,7 @@ pub(super) async fn start(context: Arc<AgentContext>, order: Order) {
             context.fact(*pod, failed(RUN_ERROR, chain(&error))).await;
         }
     }
+    None
 }
 
 /// Tells the loop when an instance has ended.

@@ -64,12 +64,25 @@ impl Supervisor {
         }
     }
 
+    fn named(&self, namespace: &str, name: &str) -> Option<&LocalPod> {
+        self.pods.values().find(|local| local.name == name && local.namespace == namespace)
+    }
+
     fn answer(&self, ask: Ask) {
         // Whoever asked may be gone.
         match ask {
             Ask::Logs { namespace, pod, container, answer } => {
-                let found = self.pods.values().find(|local| local.name == pod && local.namespace == namespace);
+                let found = self.named(&namespace, &pod);
                 let _ = answer.send(found.and_then(|local| Some(local.dir.as_ref()?.container(&container))));
+            }
+            Ask::Instance { namespace, pod, container, answer } => {
+                let running = self.named(&namespace, &pod).and_then(|local| local.containers.get(&*container)?.running.clone());
+                let shim = self.context.processes.as_ref().map(|processes| processes.shim.clone());
+                let _ = answer.send(running.zip(shim));
+            }
+            Ask::Address { namespace, pod, answer } => {
+                let found = self.named(&namespace, &pod).filter(|local| local.is_alive());
+                let _ = answer.send(found.and_then(|local| local.ip(&self.context).parse().ok()));
             }
             Ask::Probes { since, answer } => drop(answer.send(self.probes(since))),
             Ask::AgentCounts { answer } => drop(answer.send(self.counts())),

@@ -1,5 +1,6 @@
 //! What tasks write to the loop, and what others ask it.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use api::WriteError;
 use machine::Time;
 use pods::Input;
 use probe::Report;
-use processes::container::Running;
+use processes::container::{Running, ShimProgram};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -37,6 +38,10 @@ pub(crate) enum Message {
 pub(crate) enum Ask {
     /// Where the logs of a container are.
     Logs { namespace: String, pod: String, container: String, answer: oneshot::Sender<Option<PathBuf>> },
+    /// The instance of a container that runs, and the helper of its commands.
+    Instance { namespace: String, pod: String, container: String, answer: oneshot::Sender<Option<(Arc<Running>, ShimProgram)>> },
+    /// The address of a pod that is there.
+    Address { namespace: String, pod: String, answer: oneshot::Sender<Option<IpAddr>> },
     /// What every worker does; with `since`, only those with attempts that ended later, and only these attempts.
     Probes { since: Option<Time>, answer: oneshot::Sender<Value> },
     /// How many there are of everything.

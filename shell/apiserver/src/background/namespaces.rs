@@ -1,4 +1,4 @@
-//! Namespaces: a default service account while they live, nothing left when they go.
+//! Namespaces: a default service account and the certificate of the authority while they live, nothing left when they go.
 
 use crate::handlers::write::Next;
 use registry::ownership::Writer;
@@ -13,7 +13,7 @@ use registry::meta::UpdateForm;
 use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
-use super::namespace_key;
+use super::{namespace_key, published};
 use crate::server::Server;
 
 /// How many objects a condition names.
@@ -24,7 +24,8 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
     let snapshot = server.0.hub.snapshot();
     let Some(namespace) = snapshot.get(&namespace_key(name)) else { return Ok(()) };
     if !namespace.index.deleting {
-        return server.ensure("", "serviceaccounts", name, json!({"metadata": {"name": "default"}})).await;
+        server.ensure("", "serviceaccounts", name, json!({"metadata": {"name": "default"}})).await?;
+        return published::root_certificate(server, name).await;
     }
     empty(server, name).await?;
     let left = contents(server, name);

@@ -41,7 +41,8 @@ pub(crate) fn read(call: &Call, api_version: &str, kind: &str) -> Result<Config,
     let manager = query::applying_manager(&call.parameters)?;
     let validation = query::field_validation(&call.parameters, "PatchOptions")?;
     let text = call.body.trim_ascii_start();
-    let Read { value, duplicates } = if text.starts_with(b"{") { body::json(text)? } else { body::yaml(text)? };
+    // Lines count from where the body begins.
+    let Read { value, duplicates } = if text.starts_with(b"{") { body::json(text)? } else { body::yaml(&call.body)? };
     let (body_version, body_kind) = (json::text(&value, &["apiVersion"]), json::text(&value, &["kind"]));
     if body_version != api_version || body_kind != kind {
         return Err(Status::bad_request(format!(

@@ -4,7 +4,9 @@ use api::status::Status;
 use http::header::CONTENT_TYPE;
 use kinds::model;
 use kinds::model::json::ParseError;
+use kinds::model::protobuf::DecodeError;
 use serde_json::Value;
+use serde_saphyr::{DuplicateKeyPolicy, Error as SaphyrError};
 
 use crate::server::Call;
 
@@ -31,7 +33,11 @@ pub(crate) fn object(call: &Call, protobuf: bool) -> Result<Read, Status> {
         "" | "application/json" => json(&call.body)?,
         "application/yaml" => yaml(&call.body)?,
         "application/vnd.kubernetes.protobuf" if protobuf => {
-            let value = model::protobuf::decode(&call.body).map_err(|error| Status::bad_request(error.to_string()))?;
+            let value = model::protobuf::decode(&call.body).map_err(|error| match error {
+                // A kind without a layout cannot be read from protobuf at all; JSON always works.
+                DecodeError::UnknownKind { .. } => Status::unsupported_media_type(TYPES[2], &TYPES[..2]),
+                error => Status::bad_request(error.to_string()),
+            })?;
             Read { value, duplicates: Vec::new() }
         }
         other => return Err(Status::unsupported_media_type(other, if protobuf { &TYPES } else { &TYPES[..2] })),
@@ -63,7 +69,19 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Read, Status> {
 pub(crate) fn yaml(bytes: &[u8]) -> Result<Read, Status> {
     let bad = |error: &dyn std::fmt::Display| Status::bad_request(format!("the body is not YAML: {error}"));
     let text = std::str::from_utf8(bytes).map_err(|error| bad(&error))?;
-    let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_nodes: YAML_NODES_MAX } };
-    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| bad(&error))?;
-    Ok(Read { value, duplicates: Vec::new() })
+    let read = |duplicate_keys| {
+        let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_nodes: YAML_NODES_MAX }, duplicate_keys: duplicate_keys };
+        serde_saphyr::from_str_with_options::<Value>(text, options)
+    };
+    let error = match read(DuplicateKeyPolicy::Error) {
+        Ok(value) => return Ok(Read { value, duplicates: Vec::new() }),
+        Err(error) => error,
+    };
+    // A key that comes twice is for the client to decide about; then the last one counts. Only the first such key is named.
+    let SaphyrError::DuplicateMappingKey { key: Some(key), location } = error.without_snippet() else {
+        return Err(bad(&error));
+    };
+    let duplicate = format!("{}{}: key {key:?} already set in map", model::BY_LINE, location.line());
+    let value = read(DuplicateKeyPolicy::LastWins).map_err(|error| bad(&error))?;
+    Ok(Read { value, duplicates: vec![duplicate] })
 }

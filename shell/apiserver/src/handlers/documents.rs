@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use api::status::Status;
+use api::status::{Status, Subject};
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HOST, IF_NONE_MATCH, LOCATION, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, HOST, IF_NONE_MATCH, LOCATION, VARY};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use kinds::resource::Resource;
 use registry::discovery::Root;
+use registry::openapi::v2;
 use registry::{discovery as documents, openapi};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::backup::Backup;
 use crate::catalog::Catalog;
 use crate::negotiate::{Encoding, Form};
 use crate::reply::{self, Reply};
@@ -29,6 +33,8 @@ pub(crate) struct Documents(Mutex<Kept>);
 struct Kept {
     generation: u64,
     openapi: BTreeMap<String, (String, Bytes)>,
+    /// Of version 2: made when somebody asks, with the generation that it is of.
+    v2: Option<(u64, Bytes)>,
 }
 
 fn git_version() -> String {
@@ -36,6 +42,15 @@ fn git_version() -> String {
 }
 
 /// Answers `/version`.
+/// Answers `/configz`: the values that the server really uses, whoever asked for which.
+pub(crate) fn configz(server: &Server) -> Reply {
+    let (not_ready, unreachable) = server.0.settings.tolerations.get();
+    let used = json!({"kube-apiserver": {
+        "defaultNotReadyTolerationSeconds": not_ready, "defaultUnreachableTolerationSeconds": unreachable,
+    }});
+    reply::value(StatusCode::OK, Encoding::Json, &used)
+}
+
 pub(crate) fn version() -> Reply {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -87,20 +102,44 @@ impl Documents {
         }
         kept.openapi.clone()
     }
+
+    /// Returns the document of version 2.
+    fn openapi_v2(&self, catalog: &Catalog) -> Bytes {
+        let mut kept = self.0.lock().expect("no code panics while it holds the documents");
+        match &kept.v2 {
+            Some((generation, bytes)) if *generation == catalog.generation => bytes.clone(),
+            _ => {
+                let bytes = openapi_v2_document(catalog);
+                kept.v2 = Some((catalog.generation, bytes.clone()));
+                bytes
+            }
+        }
+    }
 }
 
-fn openapi_documents(catalog: &Catalog) -> BTreeMap<String, (String, Bytes)> {
-    let served: Vec<openapi::Served<'_>> = catalog
+fn served(catalog: &Catalog) -> Vec<openapi::Served<'_>> {
+    catalog
         .kinds()
         .iter()
         .map(|kind| openapi::Served { resource: &kind.resource, schema: kind.custom().map(|custom| &custom.version.open_api) })
-        .collect();
+        .collect()
+}
+
+fn openapi_documents(catalog: &Catalog) -> BTreeMap<String, (String, Bytes)> {
+    let served = served(catalog);
     let document = |(group, version): (&str, &str)| {
         let document = openapi::document(group, version, &served, &git_version());
         let bytes: Bytes = serde_json::to_vec(&document).expect("a JSON value serializes").into();
         (openapi::root(group, version), (openapi::hash(&bytes), bytes))
     };
     openapi::versions(&served).into_iter().map(document).collect()
+}
+
+fn openapi_v2_document(catalog: &Catalog) -> Bytes {
+    let served = served(catalog);
+    let each = |(group, version)| openapi::document(group, version, &served, &git_version());
+    let documents: Vec<Value> = openapi::versions(&served).into_iter().map(each).collect();
+    serde_json::to_vec(&v2::document(&documents, &git_version())).expect("a JSON value serializes").into()
 }
 
 /// Answers `/openapi/v3` and the documents below it.
@@ -130,6 +169,19 @@ pub(crate) fn openapi(server: &Server, path: &str, call: &Call) -> Result<Reply,
     Ok(answer)
 }
 
+/// Answers `/openapi/v2`.
+pub(crate) fn openapi_v2(server: &Server, call: &Call) -> Reply {
+    if call.header(ACCEPT).contains("+protobuf") {
+        return reply::reply(StatusCode::OK, v2::PROTOBUF, reply::full(Bytes::from(v2::protobuf(&git_version()))));
+    }
+    let bytes = server.0.documents.openapi_v2(&server.catalog());
+    let etag = documents::etag(&bytes);
+    if call.header(IF_NONE_MATCH) == etag {
+        return reply::header(reply::json(StatusCode::NOT_MODIFIED, Bytes::new()), ETAG, &etag);
+    }
+    reply::header(reply::json(StatusCode::OK, bytes), ETAG, &etag)
+}
+
 /// Returns the date of HTTP a year from now.
 fn in_a_year(server: &Server) -> String {
     let year = std::time::Duration::from_secs(365 * 86_400);
@@ -141,4 +193,15 @@ fn in_a_year(server: &Server) -> String {
     let month = stamp.get(5..7).and_then(|month| month.parse::<usize>().ok()).unwrap_or(1);
     let (year, day, time) = (&stamp[..4], &stamp[8..10], &stamp[11..19]);
     format!("{weekday}, {day} {} {year} {time} GMT", months[month - 1])
+}
+
+/// Answers `/debug/backup`: all objects, secrets among them.
+pub(crate) fn backup(server: &Server, call: &Call) -> Result<Reply, Status> {
+    if !call.identity.is_in(registry::authz::MASTERS) {
+        let why = format!("User {:?} cannot get a backup: only administrators can", call.identity.user);
+        return Err(Status::forbidden(&Subject::default(), why));
+    }
+    let pieces = Backup::of(server.0.hub.snapshot()).map(|piece| Ok(Frame::data(Bytes::from(piece))));
+    let body = StreamBody::new(futures::stream::iter(pieces)).boxed_unsync();
+    Ok(reply::shared(reply::reply(StatusCode::OK, "application/json-lines", body)))
 }

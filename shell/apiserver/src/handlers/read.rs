@@ -57,7 +57,7 @@ pub(crate) fn show_stored(
     stored: &Arc<Stored>,
 ) -> Reply {
     let plain = call.form == Form::Whole && call.encoding == Encoding::Json && !call.parameters.flag("pretty");
-    if plain && kind.resource.group != "events.k8s.io" {
+    if plain && !kind.is_shown_otherwise() {
         let body = Listing::stored("", type_prefix(kind), vec![Arc::clone(stored)], "").boxed();
         return reply::shared(reply::reply(code, "application/json", body));
     }
@@ -89,7 +89,7 @@ fn finish(call: &Call, code: StatusCode, shown: &Value) -> Reply {
     reply::value(code, call.encoding, shown)
 }
 
-/// Returns an object as its group shows it: events have two faces.
+/// Returns an object as its group and version shows it.
 pub(crate) fn outward(kind: &ServedKind, object: Value) -> Value {
     kind.outward(object)
 }
@@ -230,7 +230,7 @@ fn show_page(server: &Server, kind: &Arc<ServedKind>, call: &Call, page: Page) -
     }
     let text = header.to_string();
     let head = format!("{},\"{rows}\":[", text.strip_suffix('}').expect("a header is an object with members"));
-    let plain = matches!(call.form, Form::Whole | Form::Aggregated(_)) && kind.resource.group != "events.k8s.io";
+    let plain = matches!(call.form, Form::Whole | Form::Aggregated(_)) && !kind.is_shown_otherwise();
     let listing = if plain {
         let prefix = if kind.resource.custom { type_prefix(kind) } else { "{".to_owned() };
         Listing::stored(&head, prefix, page.items, "]}")

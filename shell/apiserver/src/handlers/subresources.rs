@@ -1,11 +1,11 @@
-//! Subresources: status, scale, binding, eviction, log, finalize, token.
+//! Subresources: status, scale, binding, eviction, log, exec and its kin, proxy, finalize, token.
 
 use std::sync::Arc;
 
 use api::json;
 use api::status::{Status, Subject};
 use http::StatusCode;
-use kinds::builtin::{Builtin, Part};
+use kinds::builtin::Part;
 use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::Writer;
@@ -14,7 +14,7 @@ use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
 use crate::handlers::write::{self, Next};
-use crate::handlers::{apply, body, eviction, read};
+use crate::handlers::{apply, body, check_node_token, eviction, read};
 use crate::reply::{self, Reply};
 use crate::request::Target;
 use crate::server::{Call, Server};
@@ -29,11 +29,6 @@ pub(crate) async fn handle(
 ) -> Result<Reply, Status> {
     let subject = kind.resource.subject(&target.name);
     let name = target.subresource.as_str();
-    if kind.builtin() == Some(Builtin::Pod) && matches!(name, "exec" | "attach" | "portforward") {
-        return Err(Status::not_implemented(format!(
-            "{name} is not available: standalone pods are local processes, use the tools of this machine instead"
-        )));
-    }
     let known = kind.resource.subresource(name).ok_or_else(Status::no_such_resource)?;
     if !known.verbs.contains(&verb) {
         return Err(Status::method_not_allowed(&subject, verb));
@@ -49,6 +44,8 @@ pub(crate) async fn handle(
         }
         ("eviction", _) => eviction::evict(server, kind, target, call).await,
         ("log", _) => crate::logs::log(server, target, call).await,
+        ("exec" | "attach" | "portforward", _) => crate::tunnel::tunnel(server, target, call).await,
+        ("proxy", _) => crate::logs::proxy(server, target, call).await,
         ("token", _) => token(server, target, call),
         ("finalize", _) => finalize(server, kind, target, call).await,
         _ => Err(Status::no_such_resource()),
@@ -104,6 +101,7 @@ pub(crate) async fn bind(server: &Server, namespace: &str, pod: &str, binding: &
 fn token(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
     let dry_run = query::dry_run(&call.parameters, "CreateOptions")?;
     let request = body::object(call, true)?.value;
+    check_node_token(server, &call.identity, target, &request)?;
     let (snapshot, id) = (server.0.hub.snapshot(), registry::meta::uuid(&mut server.rng()));
     let granted = registry::tokens::grant(&target.namespace, &target.name, &request, &snapshot, server.0.clock.now(), &id)?;
     let mut answer = granted.answer;
@@ -141,7 +139,11 @@ fn scale_of(kind: &ServedKind, object: &Value) -> Value {
     }
     let metadata = |field: &str| object["metadata"][field].clone();
     let number = |path: &[&str]| json::int(object, path).unwrap_or(0);
-    let selector = json::at(object, &["spec", "selector"]).map(kinds::table::label_selector).unwrap_or_default();
+    let selector = json::at(object, &["spec", "selector"]).cloned().unwrap_or_default();
+    // A ReplicationController selects by labels alone.
+    let by_labels = kind.resource.is_core("replicationcontrollers");
+    let selector = if by_labels { json!({"matchLabels": selector}) } else { selector };
+    let selector = kinds::table::label_selector(&selector);
     json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": {

@@ -227,6 +227,7 @@ impl Renderer {
             identity: registry::authz::Identity::default(),
             encoding: call.encoding,
             form: call.form,
+            upgrade: None,
         };
         Renderer { server: server.clone(), kind: Arc::clone(kind), prefix: type_prefix(kind), call, columns_sent: false }
     }
@@ -237,7 +238,7 @@ impl Renderer {
             ChangeType::Modified => "MODIFIED",
             ChangeType::Deleted => "DELETED",
         };
-        let plain = self.call.form == Form::Whole && at.is_none() && self.kind.resource.group != "events.k8s.io";
+        let plain = self.call.form == Form::Whole && at.is_none() && !self.kind.is_shown_otherwise();
         if plain {
             let mut out = BytesMut::with_capacity(stored.size() + self.prefix.len() + 40);
             out.put_slice(b"{\"type\":\"");

@@ -11,7 +11,7 @@ use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::{Owners, Writer};
 use registry::patch::{self, PatchError};
-use registry::pipeline::{self, Prepared, World};
+use registry::pipeline::{self, Actors, Prepared, World};
 use registry::query::{self, FieldValidation};
 use registry::state::{Current, Refused, Snapshot, Stored, Write};
 use serde_json::Value;
@@ -46,6 +46,7 @@ impl Server {
             },
             snapshot,
             service_range: settings.service_range(),
+            actors: if settings.external_controllers { Actors::External } else { Actors::None },
         }
     }
 
@@ -73,6 +74,20 @@ impl Server {
                 Err(Refused::Terminating | Refused::Taken) if tries < NAME_DRAWS => {}
                 Err(refused) => return Err(pipeline::refusal(kind, &name, refused)),
             }
+        }
+    }
+
+    /// Creates an object of the server's own, of whatever kind.
+    pub(crate) async fn create_own(&self, kind: &ServedKind, namespace: &str, object: Value) -> Result<(), Status> {
+        let name = json::text(&object, &["metadata", "name"]).to_owned();
+        let snapshot = self.0.hub.snapshot();
+        let world = World { actors: Actors::Server, ..self.world(&snapshot) };
+        let owners = Owners::Of(Writer::server(""));
+        let mut prepared = pipeline::create(kind, namespace, object, &owners, &world, &mut self.rng())?;
+        let write = prepared.write.take().expect("a creation always writes");
+        match self.commit(write, false, &mut prepared).await? {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(pipeline::refusal(kind, &name, refused)),
         }
     }
 
@@ -263,7 +278,8 @@ pub(crate) async fn create(server: &Server, kind: &Arc<ServedKind>, target: &Tar
 pub(crate) fn check_node_name(call: &Call, kind: &ServedKind, object: &Value) -> Result<(), Status> {
     let Some(node) = call.identity.node() else { return Ok(()) };
     let name = json::text(object, &["metadata", "name"]);
-    if matches!(kind.builtin(), Some(Builtin::Node | Builtin::Lease)) && name != node {
+    let named = matches!(kind.builtin(), Some(Builtin::Node | Builtin::Lease)) || kind.resource.plural == "csinodes";
+    if named && name != node {
         let why = format!("node {node:?} is not allowed to create {} {name:?}", kind.resource.kind);
         return Err(Status::forbidden(&kind.resource.subject(name), why));
     }
@@ -390,7 +406,8 @@ pub(crate) async fn patch_part(
     let next = |current: &Current<'_>| {
         let stored = if with_owners { current.whole() } else { current.object() };
         let before = typed(kind, outward(kind, stored));
-        let mut after = apply_patch(type_, &before, &change, &kind.resource.kind)?;
+        let message = kind.message().map_or(kind.resource.kind.as_str(), |message| message.name());
+        let mut after = apply_patch(type_, &before, &change, message)?;
         if !after.is_object() {
             return Err(Status::bad_request("the patched object is not an object"));
         }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::{Database, DatabaseError, Durability, ReadableTable, WriteTransaction};
-use registry::state::{Change, ChangeType, RegistryState, WindowLimits};
+use registry::state::{Change, ChangeType, RegistryState, Snapshot, WindowLimits};
 use runtime::files::{create_beside, open_private, tidy_private_folder};
 
 use super::contents::{Contents, LOG, META, OBJECTS};
@@ -98,7 +98,7 @@ impl FileStore {
                 fallback = Some((lost, mark));
             }
         } else {
-            create(directory, &path, disk.as_ref())?;
+            create(directory, &path, disk.as_ref(), |_| Ok(()))?;
         }
         let database = Some(open_database(disk.as_ref(), &path)?);
         let written = Written { revision: contents.revision, floor: contents.floor, reserved: contents.reserved };
@@ -124,6 +124,11 @@ impl FileStore {
         }
         store.set_room_aside();
         Ok(store)
+    }
+
+    /// Returns the objects as the file has them.
+    pub fn snapshot(mut self) -> Result<Snapshot, StoreError> {
+        Ok(self.load(WindowLimits::default())?.snapshot())
     }
 
     /// Sets room aside for deletions on a full disk; without it they may have to wait.
@@ -257,10 +262,16 @@ impl FallbackMark {
 }
 
 /// Makes a new file: whole, or not at all.
-fn create(directory: &Path, path: &Path, disk: &dyn Disk) -> Result<(), StoreError> {
+pub(super) fn create(
+    directory: &Path,
+    path: &Path,
+    disk: &dyn Disk,
+    fill: impl FnOnce(&Database) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
     let (new, _) = create_beside(path).map_err(failed)?;
-    let made = open_database(disk, &new).map(drop).and_then(|()| std::fs::rename(&new, path).map_err(failed));
+    let made = open_database(disk, &new).and_then(|database| fill(&database));
+    let made = made.and_then(|()| std::fs::rename(&new, path).map_err(failed));
     if made.is_err() {
         let _ = std::fs::remove_file(&new);
     }
@@ -270,7 +281,7 @@ fn create(directory: &Path, path: &Path, disk: &dyn Disk) -> Result<(), StoreErr
 }
 
 /// Takes the lock of a data directory.
-fn lock(directory: &Path) -> Result<File, StoreError> {
+pub(super) fn lock(directory: &Path) -> Result<File, StoreError> {
     let path = directory.join("lock");
     let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
     let file = open_private(&path).map_err(failed)?;

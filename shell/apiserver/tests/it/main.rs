@@ -4,6 +4,7 @@
 
 mod applying;
 mod clients;
+mod components;
 mod controller;
 mod node_role;
 mod objects;

@@ -19,20 +19,20 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a server that keeps nothing, and a client in the same process.
 pub(crate) async fn in_process() -> (Server, Client) {
-    let server = open(Box::new(apiserver::MemoryStore), false);
+    let server = open(Box::new(apiserver::MemoryStore), false, Settings::default());
     server.start(&[], CancellationToken::new()).await.unwrap();
     let client = Client::new(server.service(Identity::internal("test")), "default");
     (server, client)
 }
 
-fn open(store: Box<dyn Store>, threaded: bool) -> Server {
+fn open(store: Box<dyn Store>, threaded: bool, settings: Settings) -> Server {
     let parts = Parts {
         clock: runtime::Clock::system(),
         gates: FeatureGates::default(),
         store,
         threaded,
         seed: 11,
-        settings: Settings::default(),
+        settings,
         token_file: None,
         signer: apiserver::Signer::ephemeral(),
         logs: None,
@@ -47,6 +47,8 @@ pub(crate) struct Plane {
     /// Held all the time, so that nobody else gets the port between two lives.
     listener: TcpListener,
     address: SocketAddr,
+    /// Whether components beside the server act on what it stores.
+    external_controllers: bool,
     life: Option<Life>,
 }
 
@@ -59,12 +61,20 @@ struct Life {
 
 impl Plane {
     pub(crate) fn start() -> Plane {
+        Plane::new(false)
+    }
+
+    pub(crate) fn with_external_controllers() -> Plane {
+        Plane::new(true)
+    }
+
+    fn new(external_controllers: bool) -> Plane {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::open(folder.path()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut plane = Plane { folder, authority, listener, address, life: None };
+        let mut plane = Plane { folder, authority, listener, address, external_controllers, life: None };
         plane.live();
         plane
     }
@@ -79,13 +89,14 @@ impl Plane {
         let stop = CancellationToken::new();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let token = stop.clone();
+        let settings = Settings { external_controllers: self.external_controllers, ..Settings::default() };
         let serving = runtime.spawn(async move {
-            let server = open(Box::new(store), true);
+            let server = open(Box::new(store), true, settings);
             let definitions: Vec<_> = api::crds::ALL.iter().map(|text| serde_saphyr::from_str(text).unwrap()).collect();
             server.start(&definitions, token.clone()).await.unwrap();
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             ready.send(()).unwrap();
-            apiserver::serve(server, listener, tls, token).await;
+            apiserver::serve(server, listener, tls, token).await.unwrap();
         });
         is_ready.recv_timeout(PATIENCE).expect("the server starts");
         self.life = Some(Life { runtime, stop, serving });

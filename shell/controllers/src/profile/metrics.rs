@@ -77,6 +77,9 @@ impl Metrics {
         for step in &update.applied {
             self.steps.get_or_create(&StepLabels { kind: step.kind().name(), result: "ok" }).inc();
         }
+        for step in &update.reverted {
+            self.steps.get_or_create(&StepLabels { kind: step.kind().name(), result: "reverted" }).inc();
+        }
         if let Some(reason) = update.rolled_back {
             self.rollbacks.get_or_create(&Reason { reason }).inc();
         }

@@ -17,7 +17,7 @@ fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
 async fn the_grace_is_longer_before_any_node_beats_slower() {
     let plane = Paused::start(|config| {
         config.node_lifecycle = Some(nodes::monitor::Config::default());
-        config.profile = Some(Config { options: profiles::rollout::Options::default(), tolerations: None });
+        config.profile = Some(Config { options: profiles::rollout::Options::default(), tolerations: None, apply: true });
     })
     .await;
     plane.node("n").await;

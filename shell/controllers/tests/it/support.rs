@@ -96,7 +96,8 @@ impl Paused {
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "10"}}});
         self.patch(&format!("/api/v1/nodes/{name}/status"), status).await;
         self.patch(&format!("/api/v1/nodes/{name}"), json!({"spec": {"taints": null}})).await;
-        let lease = json!({"metadata": {"name": name}, "spec": self.renewed(name, 40)});
+        let capable = json!({"lifesign.dev/capabilities": api::lease::CAPABILITY_HEARTBEAT_INTERVAL});
+        let lease = json!({"metadata": {"name": name, "annotations": capable}, "spec": self.renewed(name, 40)});
         self.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease).await;
     }
 

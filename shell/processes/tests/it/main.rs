@@ -5,6 +5,7 @@
 
 mod commands;
 mod containers;
+mod interactive;
 mod logs;
 mod support;
 

@@ -20,6 +20,40 @@ fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     [MAGIC.to_vec(), field(1, &meta), field(2, raw)].concat()
 }
 
+fn budget(values: usize) -> Budget {
+    Budget { values, depth: MAX_DEPTH }
+}
+
+#[test]
+fn every_kind_that_is_served_can_be_read() {
+    for resource in crate::resource::builtins() {
+        let message = message_for(&resource.api_version(), &resource.kind);
+        let message = message.unwrap_or_else(|| panic!("no layout of {}", resource.kind));
+        for field in message.fields() {
+            let numbered = message
+                .wire
+                .iter()
+                .any(|(_, slot)| matches!(slot, Slot::Field(place) if message.fields()[*place].name == field.name));
+            assert!(numbered, "{}.{} has no number", resource.kind, field.name);
+        }
+    }
+}
+
+#[test]
+fn schemas_may_not_lie_too_deep_in_schemas() {
+    let schema = crate::model::message("JSONSchemaProps").unwrap();
+    // Field 28, `not`, with a length of up to two bytes.
+    let nested = |depth: usize| {
+        (0..depth).fold(Vec::new(), |inner: Vec<u8>, _| {
+            let length = [(inner.len() & 0x7f) as u8 | 0x80, (inner.len() >> 7) as u8];
+            [&[0xe2, 0x01][..], &length, &inner].concat()
+        })
+    };
+    let read = |depth| read_message(&nested(depth), schema, &mut Map::new(), &mut budget(MAX_VALUES));
+    assert_eq!(read(MAX_DEPTH - 1), Ok(()));
+    assert_eq!(read(MAX_DEPTH), Err(DecodeError::TooDeep));
+}
+
 #[test]
 fn a_body_without_the_prefix_or_of_an_unknown_kind_is_refused() {
     assert_eq!(decode(b"{}"), Err(DecodeError::Magic));
@@ -114,8 +148,8 @@ fn a_body_cannot_hold_more_values_than_its_budget() {
     let mut object = Map::new();
     let raw = [1 << 3 | 2, 0].repeat(11);
     let message = message_for("v1", "ServiceAccount").unwrap();
-    assert_eq!(read_message(&raw, message, &mut object, &mut 10), Err(DecodeError::TooMany));
-    assert_eq!(read_message(&raw, message, &mut object, &mut 11), Ok(()));
+    assert_eq!(read_message(&raw, message, &mut object, &mut budget(10)), Err(DecodeError::TooMany));
+    assert_eq!(read_message(&raw, message, &mut object, &mut budget(11)), Ok(()));
 }
 
 proptest! {
@@ -126,7 +160,7 @@ proptest! {
         let _ = decode(&[&MAGIC, raw.as_slice()].concat());
         let mut object = Map::new();
         let message = message_for(version, name).unwrap();
-        let _ = read_message(&raw, message, &mut object, &mut 1_000);
+        let _ = read_message(&raw, message, &mut object, &mut budget(1_000));
     }
 
     #[test]

@@ -1,0 +1,91 @@
+//! What is only seen of a stock cluster: mirrors of static pods, who leads among the controller managers, kubeadm's record, and whose
+//! definition of the kind it is.
+
+use api::Lease;
+use kube::Client;
+use profiles::stock::{MirrorPod, StaticPods};
+use runtime::{Events, RequestError, Scope, WatchEvent, requests};
+use serde_json::{Value, json};
+
+use super::TIMEOUT;
+use crate::context::Context;
+
+/// Where the control plane of a kubeadm cluster is.
+const NAMESPACE: &str = "kube-system";
+/// The Lease of the controller managers.
+const LEADER: &str = "kube-controller-manager";
+const KUBEADM: &str = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodes.config.openshift.io";
+
+/// What is followed on a stock cluster only.
+pub(super) struct Watches {
+    pods: Events<MirrorPod>,
+    leader: Events<Lease>,
+    synced: [bool; 2],
+}
+
+impl Watches {
+    pub(super) fn start(context: &Context) -> Watches {
+        let leader = Scope { namespace: NAMESPACE.to_owned(), fields: format!("metadata.name={LEADER}") };
+        Watches {
+            pods: context.informers.follow_in(Scope::namespace(NAMESPACE)),
+            leader: context.informers.follow_in(leader),
+            synced: [false; 2],
+        }
+    }
+
+    /// Returns whether everything was seen once.
+    pub(super) fn synced(&self) -> bool {
+        self.synced == [true; 2]
+    }
+
+    /// Waits for the next thing that is seen, for ever where nothing is followed; returns whether it is news.
+    pub(super) async fn next(watches: &mut Option<Watches>, known: &mut StaticPods) -> bool {
+        let Some(Watches { pods, leader, synced }) = watches else { return std::future::pending().await };
+        tokio::select! {
+            seen = pods.next() => match seen {
+                WatchEvent::ListBegins => false,
+                WatchEvent::Synced => !std::mem::replace(&mut synced[0], true),
+                WatchEvent::Applied(pod) => known.take(&pod.view),
+                WatchEvent::Deleted(pod) => known.remove(&pod.view),
+            },
+            seen = leader.next() => match seen {
+                WatchEvent::ListBegins => false,
+                WatchEvent::Synced => !std::mem::replace(&mut synced[1], true),
+                WatchEvent::Applied(lease) => known.take_leader(lease.spec.holder_identity.as_deref().unwrap_or_default()),
+                WatchEvent::Deleted(_) => known.take_leader(""),
+            },
+        }
+    }
+}
+
+/// Returns whether the definition of the kind is ours to write to: that of OpenShift is not. `None`: nobody could say.
+pub(super) async fn definition_is_ours(context: &Context) -> Option<bool> {
+    match requests::get_opt::<Value>(&context.client, DEFINITION, TIMEOUT).await {
+        Ok(Some(definition)) => {
+            let ours = definition["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "lifesign";
+            if !ours {
+                tracing::warn!("nodes.config.openshift.io is not ours: latency profiles are observed, nothing is written");
+            }
+            Some(ours)
+        }
+        Ok(None) => None,
+        Err(error) => {
+            tracing::debug!(%error, "the definition of nodes.config.openshift.io could not be read");
+            None
+        }
+    }
+}
+
+/// Returns kubeadm's ClusterConfiguration, if there is one that may be read.
+pub(super) async fn kubeadm(client: &Client) -> Option<Value> {
+    let map = requests::get_opt::<Value>(client, KUBEADM, TIMEOUT).await.ok().flatten()?;
+    serde_saphyr::from_str(map["data"]["ClusterConfiguration"].as_str()?).ok()
+}
+
+/// Gives kubeadm another ClusterConfiguration to remember.
+pub(super) async fn write_kubeadm(client: &Client, configuration: &Value) -> Result<(), RequestError> {
+    let text = serde_saphyr::to_string(configuration).map_err(|error| RequestError::Unreadable(error.to_string()))?;
+    let patch = json!({"data": {"ClusterConfiguration": text}});
+    runtime::request(client, http::Method::PATCH, KUBEADM, &patch).await.map(drop)
+}
