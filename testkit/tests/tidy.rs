@@ -220,6 +220,55 @@ fn no_unfinished_marks() {
     assert_eq!(found, Vec::<String>::new());
 }
 
+/// Functions that exist for tests: clocks and objects to begin with, what cannot be seen from outside.
+const FOR_TESTS: &[&str] = &["from_json", "shim_pid", "sizes", "starting_at"];
+
+#[test]
+fn every_function_is_called_by_more_than_tests() {
+    let code: Vec<(PathBuf, String)> = files(&root(), "rs")
+        .into_iter()
+        .filter(|path| {
+            let shown = path.strip_prefix(root()).expect("it lies below").display().to_string();
+            let program = ["core/", "shell/", "cli/", "sim/"].iter().any(|folder| shown.starts_with(folder));
+            program && shown.contains("/src/") && !["tests", "laws", "properties"].iter().any(|word| shown.contains(word))
+        })
+        .map(|path| {
+            let text = read(&path);
+            // Attributes name functions in texts.
+            let attributes = text.lines().filter(|line| line.trim_start().starts_with("#[")).collect::<Vec<_>>().join("\n");
+            (
+                path,
+                code_of(text.split("#[cfg(test)]\n").filter(|part| !is_block(part)).collect::<String>().as_str())
+                    + "\n"
+                    + &attributes,
+            )
+        })
+        .collect();
+    let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
+    for word in code.iter().flat_map(|(_, text)| words(text)) {
+        *uses.entry(word).or_default() += 1;
+    }
+    let mut found = Vec::new();
+    for (path, text) in &code {
+        // What a trait asks for is called by others.
+        let mut of_trait = false;
+        for line in text.lines() {
+            of_trait = if line.starts_with("impl") { line.contains(" for ") } else { of_trait && !line.starts_with('}') };
+            let Some((_, rest)) = line.split_once("fn ") else { continue };
+            let name = words(rest).next().unwrap_or_default();
+            if !of_trait && name != "main" && uses.get(name) == Some(&1) && !FOR_TESTS.contains(&name) {
+                found.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert_eq!(found, Vec::<String>::new(), "only tests call these, or nobody");
+}
+
+/// Returns whether a source goes on with a module in place.
+fn is_block(source: &str) -> bool {
+    source.lines().next().is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+}
+
 /// Identifiers that name a thing by a picture where Kubernetes has a word: who knows the API does not search for them.
 const NOT_PLAIN: &[&str] = &[
     "Anybody",
@@ -300,6 +349,15 @@ static IDENTIFIERS: LazyLock<BTreeMap<PathBuf, BTreeSet<String>>> =
 
 /// Returns the identifiers of a source: what is neither comment nor text.
 fn identifiers(source: &str) -> BTreeSet<String> {
+    words(&code_of(source)).map(str::to_owned).collect()
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Returns a source without comments and texts.
+fn code_of(source: &str) -> String {
     let mut code = String::new();
     let mut rest = source;
     while let Some(at) = rest.find(['/', '"', '\'']) {
@@ -325,7 +383,7 @@ fn identifiers(source: &str) -> BTreeSet<String> {
         rest = &here[length..];
     }
     code.push_str(rest);
-    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    code
 }
 
 /// Returns the length of a quoted text that may have escapes.

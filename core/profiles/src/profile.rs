@@ -124,11 +124,6 @@ impl Values {
         self.node_status_update_frequency
     }
 
-    /// Returns the duration that the Lease carries; it is renewed every quarter of it.
-    pub const fn node_lease_duration(&self) -> Duration {
-        self.lease_renew_interval().saturating_mul(4)
-    }
-
     /// Returns how many heartbeats fit into the grace.
     pub const fn chances(&self) -> u64 {
         crate::hazard::chances(self.lease_renew_interval(), self.node_monitor_grace_period)

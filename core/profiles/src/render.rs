@@ -1,10 +1,7 @@
-//! What the applier writes on a stock cluster: a kubelet drop-in, and arguments of static pods.
-//!
-//! An empty profile writes nothing: whatever we wrote before is removed.
+//! What the applier writes into the configuration of a kubelet on a stock cluster.
 
 use serde_json::{Value, json};
 
-use crate::profile::{Target, Values};
 use crate::steps::{ComponentValues, KubeletValues};
 
 /// Returns the drop-in file of the kubelet for these values.
@@ -23,28 +20,4 @@ pub fn set_fields(config: &mut Value, values: &KubeletValues) {
     for (name, value) in fields.as_object().into_iter().flatten() {
         config[name] = value.clone();
     }
-}
-
-/// Returns the drop-in file of the kubelet for a profile; `None`: the file is removed.
-pub fn kubelet_dropin(target: Target, values: &Values) -> Option<Value> {
-    (target != Target::Empty).then(|| drop_in(&KubeletValues::of(values.lease_renew_interval())))
-}
-
-/// Returns the arguments of the controller manager; none: ours are removed.
-pub fn kcm_args(target: Target, values: &Values) -> Vec<String> {
-    arguments(target, &ComponentValues::ControllerManager { grace: values.node_monitor_grace_period })
-}
-
-/// Returns the arguments of the API server; none: ours are removed.
-pub fn kas_args(target: Target, values: &Values) -> Vec<String> {
-    let values = ComponentValues::ApiServer {
-        not_ready_seconds: values.default_not_ready_toleration_seconds,
-        unreachable_seconds: values.default_unreachable_toleration_seconds,
-    };
-    arguments(target, &values)
-}
-
-fn arguments(target: Target, values: &ComponentValues) -> Vec<String> {
-    let all = values.arguments().into_iter().filter(|_| target != Target::Empty);
-    all.map(|(name, value)| format!("--{name}={value}")).collect()
 }

@@ -25,13 +25,6 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
-    /// Returns whether it counts as good.
-    pub fn is_good(self) -> bool {
-        matches!(self, Outcome::Success | Outcome::Warning)
-    }
-}
-
 /// One attempt of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {

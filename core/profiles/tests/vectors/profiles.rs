@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::config_node_rules;
 use profiles::profile::{DEFAULT_GRACE, REPORT_FREQUENCY};
+use profiles::steps::{ComponentValues, KubeletValues};
 use profiles::{Profile, Target, Values, infer, render};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub(crate) enum Write {
     Status,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum What {
     KubeletDropin,
@@ -88,13 +89,23 @@ pub(crate) fn check(case: Case) -> Verdict {
             let target = Target::parse(&profile).map_err(|error| error.to_string())?;
             let values = target.profile().values();
             let rendered = match what {
-                What::KubeletDropin => json!(render::kubelet_dropin(target, &values)),
-                What::KcmArgs => json!(render::kcm_args(target, &values)),
-                What::KasArgs => json!(render::kas_args(target, &values)),
+                // The empty profile removes what was written before.
+                _ if target == Target::Empty && what == What::KubeletDropin => Value::Null,
+                _ if target == Target::Empty => json!([]),
+                What::KubeletDropin => render::drop_in(&KubeletValues::of(values.lease_renew_interval())),
+                What::KcmArgs => arguments(&ComponentValues::ControllerManager { grace: values.node_monitor_grace_period }),
+                What::KasArgs => arguments(&ComponentValues::ApiServer {
+                    not_ready_seconds: values.default_not_ready_toleration_seconds,
+                    unreachable_seconds: values.default_unreachable_toleration_seconds,
+                }),
             };
             same(&case.expect, &json!({"rendered": rendered}))
         }
     }
+}
+
+fn arguments(values: &ComponentValues) -> Value {
+    values.arguments().into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
 fn values(profile: Profile) -> Value {
@@ -106,7 +117,7 @@ fn values(profile: Profile) -> Value {
         "defaultNotReadyTolerationSeconds": values.default_not_ready_toleration_seconds,
         "defaultUnreachableTolerationSeconds": values.default_unreachable_toleration_seconds,
         "leaseRenewInterval": values.lease_renew_interval().as_secs(),
-        "nodeLeaseDurationSeconds": values.node_lease_duration().as_secs(),
+        "nodeLeaseDurationSeconds": KubeletValues::of(values.lease_renew_interval()).lease_duration.as_secs(),
         "nodeStatusReportFrequency": REPORT_FREQUENCY.as_secs(),
         "chances": values.chances(),
         "reactionSeconds": values.reaction_seconds(),
