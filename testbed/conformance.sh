@@ -30,7 +30,8 @@ run_specs() {
 }
 
 stop_plane() {
-  [ -z "$plane" ] || { kill -TERM "$plane" && wait "$plane" || true; }
+  local pid
+  for pid in $load $plane; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
   rm -rf "$data"
 }
 
@@ -40,7 +41,7 @@ suite_conformance() {
   local word=now minutes=10 program
   . "$here/build.sh"
   [ -x "$e2e/e2e.test" ] || { rm -rf "$e2e" && into "$e2e" build_e2e; }
-  data=$(mktemp -d) plane=
+  data=$(mktemp -d) plane= load=
   trap stop_plane EXIT
   if [ "${1:-}" = --components ]; then
     specs components | run_specs "$bed/etc/kubernetes/admin.conf" "$data" $minutes
@@ -53,6 +54,9 @@ suite_conformance() {
   plane=$!
   until_true 30 grep -q ready "$data/out" || { cat "$data/log" >&2; fail "lifesign up did not start"; }
   # One of the long ones waits until its state is history: for some minutes and many changes.
-  [ "$minutes" = 10 ] || "$bin/bed" load "$data/kubeconfig" >"$data/load.log" 2>&1 &
+  if [ $word = long ]; then
+    "$bin/bed" load "$data/kubeconfig" >"$data/load.log" 2>&1 &
+    load=$!
+  fi
   specs $word | run_specs "$data/kubeconfig" "$data" $minutes
 }

@@ -188,7 +188,7 @@ fn streams(components: &Components) {
 fn nothing_was_refused(components: &Components) {
     let unexpected = |component: &&str| {
         let refused = |line: &&str| REFUSED.iter().any(|text| line.contains(text));
-        let expected = |line: &str| EXPECTED.iter().any(|(whose, text, _)| whose == component && line.contains(text));
+        let expected = |line: &str| EXPECTED.iter().any(|(name, text, _)| name == component && line.contains(text));
         let log = components.log(component);
         assert!(!log.is_empty(), "{component} has no log");
         let lines = log.lines().filter(refused).filter(|line| !expected(line)).map(|line| format!("{component}: {line}\n"));
