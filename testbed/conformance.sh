@@ -11,29 +11,52 @@ build_e2e() {
     -o "$new/e2e.test" k8s.io/kubernetes/test/e2e)
 }
 
-# One line per spec, as the suite names it; what follows a tab is why it cannot pass.
-conformance_specs() { sed -e '/^#/d' -e '/^$/d' "$here/conformance.txt"; }
+# specs WORD: the specs of conformance.txt that have this word after them, one per line; those that have none: now.
+specs() { awk -F '\t' -v word="$1" '/^\[/ && ($2 == word || word == "now" && NF == 1) { print $1 }' "$here/conformance.txt"; }
 
-# An expression that means these texts and nothing else.
+# An expression that means the texts of stdin and nothing else.
 exactly() { sed -e 's/[][\.*^$()+?{}|/]/\\&/g' | paste -sd '|'; }
 
-# suite_conformance [PROGRAM]: the specs of conformance.txt that can pass, on `PROGRAM up`.
+# run_specs KUBECONFIG FOLDER MINUTES: runs the specs of stdin; fails when one does, or is not there. The log is FOLDER/e2e.log.
+run_specs() {
+  local wanted code=0
+  wanted=$(cat)
+  (cd "$2" && "$e2e/e2e.test" --provider=skeleton --kubeconfig="$1" --kubectl-path="$bin/kubectl" --ginkgo.focus="$(exactly <<<"$wanted")" \
+    --ginkgo.no-color --ginkgo.timeout="$3m" --disable-log-dump --dump-logs-on-failure=false --allowed-not-ready-nodes=-1) >"$2/e2e.log" 2>&1 || code=$?
+  grep -E '^Ran |^\s+\[(FAIL|TIMEDOUT|PANICKED|INTERRUPTED)\]' "$2/e2e.log" | sort -u || true
+  [ $code = 0 ] || tail -n 200 "$2/e2e.log" >&2
+  grep -q "^Ran $(wc -l <<<"$wanted") of " "$2/e2e.log" || fail "not every spec of conformance.txt was run: a name is wrong"
+  return $code
+}
+
+stop_plane() {
+  local pid
+  for pid in $load $plane; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
+  rm -rf "$data"
+}
+
+# suite_conformance [--long] [PROGRAM]: the specs of conformance.txt that run on `PROGRAM up`; with --long those that take long.
+# suite_conformance --components: those that need the controllers of Kubernetes, on the bed that runs.
 suite_conformance() {
-  local program=${1:-$here/../target/debug/lifesign} data pid code=0
-  [ -x "$program" ] || fail "$program: no such program; cargo build -p lifesign"
+  local word=now minutes=10 program
   . "$here/build.sh"
   [ -x "$e2e/e2e.test" ] || { rm -rf "$e2e" && into "$e2e" build_e2e; }
-  data=$(mktemp -d)
+  data=$(mktemp -d) plane= load=
+  trap stop_plane EXIT
+  if [ "${1:-}" = --components ]; then
+    specs components | run_specs "$bed/etc/kubernetes/admin.conf" "$data" $minutes
+    return
+  fi
+  [ "${1:-}" != --long ] || { shift && word=long && minutes=30; }
+  program=$(realpath "${1:-${CARGO_TARGET_DIR:-$here/../target}/debug/lifesign}")
+  [ -x "$program" ] || fail "$program: no such program; cargo build -p lifesign"
   "$program" up --data-dir "$data/plane" --listen 127.0.0.1:0 --write-kubeconfig "$data/kubeconfig" >"$data/out" 2>"$data/log" &
-  pid=$!
+  plane=$!
   until_true 30 grep -q ready "$data/out" || { cat "$data/log" >&2; fail "lifesign up did not start"; }
-  (cd "$data" && "$e2e/e2e.test" --provider=skeleton --kubeconfig="$data/kubeconfig" --kubectl-path="$bin/kubectl" \
-    --ginkgo.focus="$(conformance_specs | grep -v $'\t' | exactly)" --ginkgo.no-color --ginkgo.timeout=10m \
-    --disable-log-dump --dump-logs-on-failure=false --allowed-not-ready-nodes=-1) >"$data/e2e.log" 2>&1 || code=$?
-  grep -E '^Ran |^\s+\[(FAIL|TIMEDOUT|PANICKED|INTERRUPTED)\]' "$data/e2e.log" | sort -u || true
-  [ $code = 0 ] || tail -n 200 "$data/e2e.log" >&2
-  kill -TERM $pid
-  wait $pid || true
-  rm -rf "$data"
-  return $code
+  # One of the long ones waits until its state is history: for some minutes and many changes.
+  if [ $word = long ]; then
+    "$bin/bed" load "$data/kubeconfig" >"$data/load.log" 2>&1 &
+    load=$!
+  fi
+  specs $word | run_specs "$data/kubeconfig" "$data" $minutes
 }

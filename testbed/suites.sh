@@ -27,6 +27,8 @@ suite_long() {
     [ -e "$bed/etc/kubernetes/still-the-same-bed" ] || fail "a test took the bed away"
     bed_stop
   done
+  "$here/run" conformance
+  "$here/run" conformance --long
 }
 
 # Resident memory of processes, in MB.
@@ -46,6 +48,10 @@ pid_of() {
 # start_lifesign COMMAND: starts `lifesign COMMAND` on new data and waits until it serves; sets $lifesign and $data.
 start_lifesign() {
   data=$(mktemp -d)
+  serve_lifesign "$1"
+}
+# serve_lifesign COMMAND: the same on the data of $data.
+serve_lifesign() {
   "$program" "$1" --data-dir "$data" >"$data/out" 2>"$data/log" &
   lifesign=$!
   until_true 20 grep -q ready "$data/out" || fail "lifesign $1 did not start: $(cat "$data/log")"
@@ -79,15 +85,45 @@ cpu_per_attempt() {
 }
 no_pods() { [ -z "$("$bin/kubectl" --kubeconfig "$1" get pods -A -l app=web -o name)" ]; }
 
-# The API servers, one after the other on the same machine.
+# at_rest PID...: memory and CPU of processes while nobody asks for anything but the controllers.
+at_rest() {
+  local pid begun=0 used=0 seconds=20
+  for pid in "$@"; do begun=$((begun + $(ticks "$pid"))); done
+  sleep $seconds
+  for pid in "$@"; do used=$((used + $(ticks "$pid"))); done
+  echo "at rest, controllers attached: $(memory $(status_files "$@")), $(awk -v t=$((used - begun)) -v s=$seconds 'BEGIN { printf "%.1f", t / s }')% of a core"
+}
+
+# since_start PID: how long a process has run, in seconds.
+since_start() { sed 's/.*) //' "/proc/$1/stat" | awk -v hz="$(getconf CLK_TCK)" '{ getline up <"/proc/uptime"; split(up, u, " "); printf "%.2f", u[1] - $20 / hz }'; }
+is_another() { [ "$(pid_of "$1")" != "$2" ]; }
+
+# The API servers, one after the other on the same machine: the rows of `bed load`, then what they cost.
 bench_server() {
+  local server etcd controllers
   echo "=== kube-apiserver and etcd"
+  server=$(pid_of kube-apiserver) etcd=$(pid_of 'bed etcd')
+  at_rest "$server" "$etcd"
   "$bin/bed" load "$admin"
-  echo "memory: $(memory $(status_files "$(pid_of kube-apiserver)" "$(pid_of 'bed etcd')"))"
+  echo "memory after it: $(memory $(status_files "$server" "$etcd"))"
+  kill -TERM "$server"
+  until_true 120 is_another kube-apiserver "$server" || fail "kube-apiserver did not start again"
+  until_true 120 kubectl get --raw /readyz || fail "kube-apiserver is not ready"
+  echo "start to ready with these objects: $(since_start "$(pid_of kube-apiserver)") s"
   echo "=== lifesign apiserver"
   start_lifesign apiserver
+  "$program" controllers --kubeconfig "$data/kubeconfig" >"$data/controllers.log" 2>&1 &
+  controllers=$!
+  sleep 5
+  at_rest "$lifesign"
+  kill -TERM $controllers
+  wait $controllers || true
   "$bin/bed" load "$data/kubeconfig"
-  echo "memory: $(memory $(status_files "$lifesign"))"
+  echo "memory after it: $(memory $(status_files "$lifesign"))"
+  kill -TERM "$lifesign"
+  wait "$lifesign" || true
+  serve_lifesign apiserver
+  echo "start to ready with these objects: $(since_start "$lifesign") s"
   stop_lifesign
 }
 
@@ -117,7 +153,7 @@ bench_agent() {
 # suite_bench [PART...]: all parts, or these. The pods of `up` and of the bed are the same program. LIFESIGN_BENCH_PROGRAM is another
 # lifesign than that of this clone.
 suite_bench() {
-  local part admin=$bed/etc/kubernetes/admin.conf program=${LIFESIGN_BENCH_PROGRAM:-$here/../target/release/lifesign}
+  local part admin=$bed/etc/kubernetes/admin.conf program=${LIFESIGN_BENCH_PROGRAM:-${CARGO_TARGET_DIR:-$here/../target}/release/lifesign}
   [ $# -gt 0 ] || set -- server ready kubelet agent
   for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent"; done
   [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || (cd "$here/.." && cargo build --release -p lifesign)

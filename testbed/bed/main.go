@@ -16,7 +16,7 @@ var commands = map[string]struct {
 	"etcd":  {"DATA CLIENT_URL [durable]: serves one member on loopback", etcd},
 	"certs": {"FOLDER NODE ADDRESS SERVICE_ADDRESS: writes certificates and kubeconfigs as kubeadm does", certificates},
 	"image": {"NAME OUT COMMAND PATH=FILE...: writes an image archive of these files", image},
-	"load":  {"KUBECONFIG: measures creates, lists and watches of an API server", load},
+	"load":  {"KUBECONFIG [ROW...]: measures creates, reads, lists and watches of an API server", load},
 	"ready": {"KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON: measures from listen() to ready in an EndpointSlice", ready},
 	"pods":  {"KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON: runs pods, with a readiness probe or null, until told to stop", probed},
 	"serve": {"PORT MILLISECONDS: listens so long after its start", serve},

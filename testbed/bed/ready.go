@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand"
 	"net"
+	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +42,7 @@ func ready(arguments []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	seen, done := readiness(count)
-	if err := server.watch(ctx, "/apis/discovery.k8s.io/v1/namespaces/"+namespace+"/endpointslices?watch=true&timeoutSeconds=180", seen.line); err != nil {
+	if err := server.watch(ctx, connections, "/apis/discovery.k8s.io/v1/namespaces/"+namespace+"/endpointslices?watch=true&timeoutSeconds=180", seen.line); err != nil {
 		return err
 	}
 	service := map[string]any{"metadata": map[string]string{"name": "web"}, "spec": map[string]any{"selector": map[string]string{"app": "web"}, "ports": []any{map[string]any{"port": 8080}}}}
@@ -67,21 +69,6 @@ func ready(arguments []string) error {
 	}
 	fmt.Printf("listen to ready, %s: %s\n", arguments[4], percentiles(times))
 	return nil
-}
-
-// space makes a namespace and waits for its account.
-func space(server *server, prefix string) (string, error) {
-	name := fmt.Sprintf("%s-%x", prefix, time.Now().UnixNano())
-	if _, err := server.call(0, "POST", "/api/v1/namespaces", map[string]any{"metadata": map[string]string{"name": name}}); err != nil {
-		return "", err
-	}
-	for range 300 {
-		if _, err := server.call(0, "GET", "/api/v1/namespaces/"+name+"/serviceaccounts/default", nil); err == nil {
-			return name, nil
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return "", fmt.Errorf("%s has no service account", name)
 }
 
 func startPod(server *server, namespace, name, image string, command []string, probe map[string]any) error {
@@ -199,4 +186,22 @@ func probed(arguments []string) error {
 		time.Sleep(200 * time.Millisecond)
 	}
 	return fmt.Errorf("the pods do not run")
+}
+
+// serve listens some milliseconds after its start, says when, and answers every request.
+func serve(arguments []string) error {
+	if err := arity(arguments, 2, "PORT MILLISECONDS"); err != nil {
+		return err
+	}
+	var delay int
+	if _, err := fmt.Sscan(arguments[1], &delay); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(delay) * time.Millisecond)
+	listener, err := listen(os.Getenv("POD_IP") + ":" + arguments[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening", time.Now().UnixNano())
+	return http.Serve(listener, http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(answer, "ok") }))
 }

@@ -20,6 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Bed {
     kubeconfig: PathBuf,
     script: PathBuf,
+    /// Which bed of this clone it is, if it is not the one that the environment names.
+    name: Option<String>,
+    /// The folder of its node.
+    pub(crate) root: PathBuf,
     /// The name of its node.
     pub(crate) node: String,
     /// An image that the node has, with busybox in it.
@@ -35,9 +39,27 @@ impl Bed {
         Some(Bed {
             kubeconfig,
             script: text("LIFESIGN_TEST_BED").into(),
+            name: None,
+            root: text("LIFESIGN_TEST_NODE_ROOT").into(),
             node: text("LIFESIGN_TEST_NODE"),
             image: text("LIFESIGN_TEST_IMAGE"),
         })
+    }
+
+    /// Returns a bed beside this one, which nobody has started yet.
+    pub(crate) fn another(&self, name: &str) -> Bed {
+        Bed { name: Some(format!("{name}-{:x}", std::process::id())), ..self.clone() }
+    }
+
+    /// Learns from a bed that has been started where it is.
+    pub(crate) fn ask_environment(&mut self) {
+        let environment = self.run(&["env"]);
+        let value = |name: &str| {
+            let word = environment.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            PathBuf::from(word.unwrap_or_else(|| panic!("{name} is not in {environment}")))
+        };
+        self.kubeconfig = value("LIFESIGN_TEST_KUBECONFIG");
+        self.root = value("LIFESIGN_TEST_NODE_ROOT");
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -119,7 +141,12 @@ impl Bed {
 
     /// Runs the script of the bed; returns what it prints.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new(&self.script).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let mut command = Command::new(&self.script);
+        command.args(arguments).stdin(Stdio::null());
+        if let Some(name) = &self.name {
+            command.env("LIFESIGN_TESTBED_NAME", name);
+        }
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }

@@ -7,6 +7,7 @@
 
 mod applying;
 mod bed;
+mod components;
 mod container_runtime;
 mod differences;
 mod guarding;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         writes::TESTS,
         installation::TESTS,
         profiles::TESTS,
+        components::TESTS,
     ]
     .concat();
     let long = [slices::LONG, markers::LONG, writes::LONG].concat();

@@ -86,7 +86,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn start(bed: &'a Bed, arguments: &[&str]) -> Parts<'a> {
         bed.install_definitions();
-        let root = PathBuf::from(std::env::var("LIFESIGN_TEST_NODE_ROOT").unwrap());
+        let root = bed.root.clone();
         let before = files(&root);
         let own = [
             "controllers",

@@ -17,6 +17,8 @@ pub struct Status {
     pub message: String,
     /// `details`, or null.
     pub details: Value,
+    /// `metadata.continue`: how a list goes on whose state is gone.
+    pub resume: Option<String>,
 }
 
 /// What an error is about: group, resource (or kind) and name.
@@ -52,7 +54,7 @@ impl Subject {
 
 impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: Value::Null }
+        Status { code, reason, message: message.into(), details: Value::Null, resume: None }
     }
 
     fn about(mut self, subject: &Subject) -> Status {
@@ -66,6 +68,12 @@ impl Status {
             self.details = json!({});
         }
         self.details["causes"] = Value::Array(causes);
+        self
+    }
+
+    /// Adds `metadata.continue`.
+    pub fn with_continue(mut self, token: String) -> Status {
+        self.resume = Some(token);
         self
     }
 
@@ -234,6 +242,9 @@ impl Status {
         });
         if !self.details.is_null() {
             status["details"] = self.details.clone();
+        }
+        if let Some(token) = &self.resume {
+            status["metadata"]["continue"] = json!(token);
         }
         status
     }

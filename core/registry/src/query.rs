@@ -61,7 +61,7 @@ pub struct WatchQuery {
 /// The place where a page ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continue {
-    /// The revision of the first page.
+    /// The revision of the first page; 0: whatever is there by then.
     pub revision: u64,
     /// The last key that was looked at.
     pub key: String,
@@ -71,6 +71,11 @@ impl Continue {
     /// Returns the opaque text for clients.
     pub fn encode(&self) -> String {
         base64::encode(format!("v1 {} {}", self.revision, self.key).as_bytes())
+    }
+
+    /// Returns the same place in a later state: what a client may go on with when the state of the first page is gone.
+    pub fn in_any_state(&self) -> Continue {
+        Continue { revision: 0, key: self.key.clone() }
     }
 
     /// Reads the text back.

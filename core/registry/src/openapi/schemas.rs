@@ -11,7 +11,7 @@ use schemas::open_api_schema;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 /// What is said about the two fields that every kind has.
-const API_VERSION_TEXT: &str = "The version of this representation of the object.";
+const API_VERSION_TEXT: &str = "APIVersion defines the version of this representation of the object.";
 const KIND_TEXT: &str = "The kind of the object, in CamelCase. It cannot change.";
 
 /// The schemas of a document by name.
@@ -51,7 +51,7 @@ impl Schemas {
             ("kind", json!({"type": "string", "description": KIND_TEXT})),
             (
                 "metadata",
-                json!({"allOf": [reference(&metadata)], "description": "Names the object and says what belongs to every object."}),
+                json!({"allOf": [reference(&metadata)], "description": "Standard object's metadata: its name, and what belongs to every object."}),
             ),
         ];
         let schema = open_api_schema(schema, (&resource.group, &resource.version, &resource.kind), &common);

@@ -151,12 +151,18 @@ pub(crate) async fn list(server: &Server, kind: &Arc<ServedKind>, target: &Targe
 fn snapshot_for(server: &Server, query: &ListQuery) -> Result<Snapshot, Status> {
     let hub = &server.0.hub;
     let revision = match (&query.resume, query.version) {
+        (Some(Continue { revision: 0, .. }), _) => return Ok(hub.snapshot()),
         (Some(resume), _) => resume.revision,
         (None, Version::Exact(revision)) => revision,
         (None, _) => return Ok(hub.snapshot()),
     };
-    hub.snapshot_at(revision).ok_or_else(|| match query.resume {
-        Some(_) => Status::expired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter."),
+    hub.snapshot_at(revision).ok_or_else(|| match &query.resume {
+        Some(resume) => Status::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
+             continue parameter, or use the continue token in this response to get the rest of the list as it is by then, which is \
+             not consistent with what came before.",
+        )
+        .with_continue(resume.in_any_state().encode()),
         None => Status::expired(format!("The resourceVersion for the provided list is too old: {revision}")),
     })
 }

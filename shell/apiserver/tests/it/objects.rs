@@ -223,3 +223,41 @@ async fn of_many_who_ask_for_one_address_at_once_one_gets_it() {
     assert_eq!((explicit[0], &explicit[1..]), (201, &[422; 19][..]));
     assert!(!addresses.contains("\"127.96.0.3\""));
 }
+
+#[tokio::test]
+async fn a_list_whose_state_is_gone_goes_on_with_the_present_one() {
+    let (_server, client) = in_process().await;
+    let all = "/api/v1/namespaces/default/podtemplates";
+    let template = |name: &str, text: &str| {
+        let spec = json!({"containers": [{"name": "c", "image": "i", "args": [text]}]});
+        json!({"metadata": {"name": name}, "template": {"spec": spec}})
+    };
+    for name in ["a", "b", "d"] {
+        assert_eq!(json_call(&client, "POST", all, &template(name, "")).await.0, 201);
+    }
+    let (_, first) = json_call(&client, "GET", &format!("{all}?limit=1"), &Value::Null).await;
+    let next = |token: &Value| format!("{all}?limit=1&continue={}", token.as_str().unwrap().replace('=', "%3D"));
+    let token = &first["metadata"]["continue"];
+    assert_eq!(json_call(&client, "GET", &next(token), &Value::Null).await.0, 200);
+    // More than all history that is kept.
+    let large = "x".repeat(1 << 20);
+    assert_eq!(json_call(&client, "POST", all, &template("c", "")).await.0, 201);
+    for round in 0..80 {
+        let text = format!("{round}{large}");
+        assert_eq!(json_call(&client, "PUT", &format!("{all}/d"), &template("d", &text)).await.0, 200);
+    }
+    let (code, refused) = json_call(&client, "GET", &next(token), &Value::Null).await;
+    assert_eq!((code, &refused["reason"]), (410, &json!("Expired")));
+    let mut names = Vec::new();
+    let (mut token, mut revisions) = (refused["metadata"]["continue"].clone(), Vec::new());
+    while token.is_string() {
+        let (code, page) = json_call(&client, "GET", &next(&token), &Value::Null).await;
+        assert_eq!(code, 200, "{page}");
+        names.push(page["items"][0]["metadata"]["name"].clone());
+        revisions.push(page["metadata"]["resourceVersion"].clone());
+        token = page["metadata"]["continue"].clone();
+    }
+    assert_eq!(names, ["b", "c", "d"]);
+    // From there on the pages are of one state again, a later one.
+    assert!(revisions[0] != first["metadata"]["resourceVersion"] && revisions.iter().all(|one| *one == revisions[0]));
+}
