@@ -32,7 +32,7 @@ pub(super) struct UninstallArgs {
 
 /// Waits until the agents of a stock cluster have given back every file as it was, and says who has not yet.
 async fn files_are_given_back(api: &Api) {
-    let mut said = String::new();
+    let mut printed = String::new();
     loop {
         // The API server is one of those that are given back: it may be away.
         if let Ok(nodes) = api.list::<Node>("/api/v1/nodes").await {
@@ -47,9 +47,9 @@ async fn files_are_given_back(api: &Api) {
             if left.is_empty() {
                 return;
             }
-            if left != said {
+            if left != printed {
                 eprintln!("files of ours are left on {left}");
-                said = left;
+                printed = left;
             }
         }
         tokio::time::sleep(LOOK).await;

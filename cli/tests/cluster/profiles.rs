@@ -35,5 +35,5 @@ pub(crate) const LONG: &[(&str, Test)] = &[
     ),
     ("profiles::what_somebody_else_has_changed_is_left_alone_and_named", failures::a_foreign_change_blocks_and_is_named),
     ("profiles::a_killed_agent_does_not_stop_a_rollout", failures::a_killed_agent_does_not_stop_a_rollout),
-    ("profiles::whatever_is_wished_and_killed_files_are_whole_and_the_node_ready", chaos::wishes_and_kills),
+    ("profiles::whatever_is_asked_for_and_killed_files_are_whole_and_the_node_ready", chaos::random_profiles_and_kills),
 ];

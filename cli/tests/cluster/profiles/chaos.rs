@@ -13,7 +13,7 @@ use crate::bed::Bed;
 const TRANSITIONS: usize = 20;
 /// Shortened: a kubelet at Low renews its Lease too seldom to prove itself, so that those steps are taken back.
 const DEADLINES: [&str; 3] = ["kubelet=75s", "kube-controller-manager=40s", "kube-apiserver=60s"];
-/// At most so long a wish is waited for.
+/// At most so long a profile is waited for.
 const PATIENCE: u64 = 90;
 
 /// Every file is one that its component can read, with all that was there before.
@@ -35,7 +35,7 @@ fn are_whole(parts: &Parts<'_>) {
     }
 }
 
-pub(super) fn wishes_and_kills(bed: &Bed) {
+pub(super) fn random_profiles_and_kills(bed: &Bed) {
     let seed = std::env::var("LIFESIGN_TEST_SEED").map_or_else(
         |_| std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap().as_secs(),
         |text| text.parse().expect("LIFESIGN_TEST_SEED is a number"),
@@ -77,13 +77,13 @@ pub(super) fn wishes_and_kills(bed: &Bed) {
         reached += usize::from(in_force);
         println!(
             "{number}: {wanted:?}, {} after {} s",
-            if in_force { "in force" } else { "another wish" },
+            if in_force { "in force" } else { "another one is asked for" },
             began.elapsed().as_secs()
         );
         watched.check(&parts, &namespace);
     }
     println!(
-        "{reached} of {TRANSITIONS} wishes came true; killed: agent {}, controllers {}, API server {}",
+        "{reached} of {TRANSITIONS} profiles were in force before the next; killed: agent {}, controllers {}, API server {}",
         kills[0], kills[1], kills[2]
     );
     parts.uninstall();

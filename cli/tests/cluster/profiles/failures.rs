@@ -54,41 +54,29 @@ pub(super) fn others_have_no_time(bed: &Bed) {
     no_time_for(bed, OWNERS[2]);
 }
 
-/// Something that is other than usual until the end of a test.
-struct Edited<'a> {
-    bed: &'a Bed,
+/// A file that is other than usual until the end of a test.
+struct Edited {
     path: PathBuf,
     before: Vec<u8>,
-    restart: bool,
 }
 
-impl<'a> Edited<'a> {
-    /// Edits a file; with `restart` the kubelet reads it at once.
-    fn new(bed: &'a Bed, path: PathBuf, edit: impl FnOnce(&str) -> String, restart: bool) -> Edited<'a> {
+impl Edited {
+    fn new(path: PathBuf, edit: impl FnOnce(&str) -> String) -> Edited {
         let before = std::fs::read(&path).unwrap();
         let after = edit(std::str::from_utf8(&before).unwrap());
         assert_ne!(after.as_bytes(), before, "nothing to edit in {}", path.display());
         let mode = std::fs::metadata(&path).unwrap().permissions();
         replace(&path, after.as_bytes());
         std::fs::set_permissions(&path, mode).unwrap();
-        let edited = Edited { bed, path, before, restart };
-        edited.settle();
-        edited
-    }
-
-    fn settle(&self) {
-        if self.restart {
-            self.bed.run(&["restart", "kubelet"]);
-        }
+        Edited { path, before }
     }
 }
 
-impl Drop for Edited<'_> {
+impl Drop for Edited {
     fn drop(&mut self) {
         let mode = std::fs::metadata(&self.path).unwrap().permissions();
         replace(&self.path, &self.before);
         std::fs::set_permissions(&self.path, mode).unwrap();
-        self.settle();
     }
 }
 
@@ -96,16 +84,13 @@ fn root() -> PathBuf {
     PathBuf::from(std::env::var("LIFESIGN_TEST_NODE_ROOT").unwrap())
 }
 
-/// A change that the kubelet does not start with. With drop-ins: an empty list of the main file is lost by the merge, and the kubelet
-/// refuses what is left. Without: its supervisor starts none that beats as seldom.
+/// A change that the kubelet does not start with: its supervisor starts none that beats as seldom.
 pub(super) fn a_kubelet_that_does_not_start_is_given_its_file_back(bed: &Bed) {
-    let (main, unit) = (root().join("var/lib/kubelet/config.yaml"), root().join("etc/kubernetes/units/kubelet"));
-    let _edited = if root().join("etc/kubernetes/kubelet.conf.d").exists() {
-        Edited::new(bed, main, |text| text.replace("enforceNodeAllocatable: [none]", "enforceNodeAllocatable: []"), true)
-    } else {
-        let refuse = "if grep -q 'nodeLeaseDurationSeconds: 80' /var/lib/kubelet/config.yaml; then exit 1; fi\nexec kubelet";
-        Edited::new(bed, unit, |text| text.replace("exec kubelet", refuse), false)
-    };
+    // The drop-in is JSON, the main file YAML.
+    let files = "/var/lib/kubelet/config.yaml /etc/kubernetes/kubelet.conf.d/90-lifesign-latency.conf";
+    let refuse = format!("if grep -qs 'nodeLeaseDurationSeconds\"*: 80' {files}; then exit 1; fi\nexec kubelet");
+    let unit = root().join("etc/kubernetes/units/kubelet");
+    let _edited = Edited::new(unit, |text| text.replace("exec kubelet", &refuse));
     let began = Instant::now();
     let parts = Parts::start(bed, &["--profile-step-deadline", "kubelet=15s"]);
     fails(parts, "kubelet", "MachineConfigOperator", "the kubelet does not run");
@@ -124,7 +109,7 @@ pub(super) fn an_api_server_that_does_not_start_is_given_its_manifest_back(bed: 
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let manifest = root().join(MANIFESTS).join("kube-apiserver.yaml");
     let refusing = |text: &str| text.replace("- \"kube-apiserver\"", "- \"/etc/kubernetes/refusing/kube-apiserver\"");
-    let edited = Edited::new(bed, manifest, refusing, false);
+    let edited = Edited::new(manifest, refusing);
     let is_there = |wanted: bool| {
         let path = format!("/api/v1/namespaces/kube-system/pods/kube-apiserver-{}", bed.node);
         let deadline = Instant::now() + Duration::from_secs(120);

@@ -241,7 +241,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns what the agent of the node says.
-    fn said(bed: &Bed) -> Option<Value> {
+    fn applied_step(bed: &Bed) -> Option<Value> {
         let node = bed.find(&format!("/api/v1/nodes/{}", bed.node))?;
         serde_json::from_str(node["metadata"]["annotations"]["lifesign.dev/applied-step"].as_str()?).ok()
     }
@@ -249,7 +249,7 @@ impl<'a> Parts<'a> {
     /// Hands out a step as the controllers do, when the agent says that it can change the component; returns its ID.
     pub(super) fn hand(&self, component: &str, values: Option<&Value>, deadline: u64) -> String {
         self.until(&format!("{component} can be changed"), |bed| {
-            (Parts::said(bed)?["components"][component]["able"] == true).then_some(())
+            (Parts::applied_step(bed)?["components"][component]["able"] == true).then_some(())
         });
         self.hand_at_once(component, values, deadline)
     }
@@ -271,7 +271,7 @@ impl<'a> Parts<'a> {
     /// Waits until the agent has answered a step; returns how it ended, and why.
     pub(super) fn answer(&self, id: &str) -> (String, String) {
         let answer = self.until("the step is over", |bed| {
-            Parts::said(bed).filter(|answer| answer["id"] == id && answer["result"] != "running")
+            Parts::applied_step(bed).filter(|answer| answer["id"] == id && answer["result"] != "running")
         });
         let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
         (text("result"), text("message"))
