@@ -155,8 +155,8 @@ bench_agent() {
 suite_bench() {
   local part admin=$bed/etc/kubernetes/admin.conf program=${LIFESIGN_BENCH_PROGRAM:-${CARGO_TARGET_DIR:-$here/../target}/release/lifesign}
   [ $# -gt 0 ] || set -- server ready kubelet agent
-  for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent"; done
-  [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || (cd "$here/.." && cargo build --release -p lifesign)
+  for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent, cluster-agent"; done
+  [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || [ "$*" = cluster-agent ] || (cd "$here/.." && cargo build --release -p lifesign)
   bed_stop
   # Whatever happens, nothing is left behind.
   trap '[ -z "$lifesign" ] || stop_lifesign; bed_stop; uptime' EXIT

@@ -41,6 +41,13 @@ pub fn comparison(nodes: usize, days: f64, seed: u64) -> Vec<(String, Scenario)>
     all
 }
 
+/// Returns an everyday scenario of what a stock cluster uses now, with its name.
+pub fn in_use(nodes: usize, days: f64, seed: u64, state: &ClusterState) -> (String, Scenario) {
+    let values = Values { lease_aware_grace: false, spacing: Spacing::Burst, ..values(state) };
+    let everyday = Scenario::everyday(nodes, days, seed, Profile::Default);
+    (format!("in use {}", name(state)), Scenario { profile: None, values: Some(values), ..everyday })
+}
+
 fn name(state: &ClusterState) -> String {
     format!("{}/{}/{}", state.interval.as_secs(), state.grace.as_secs(), state.toleration_seconds)
 }

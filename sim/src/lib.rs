@@ -16,7 +16,7 @@ mod scenario;
 mod stats;
 mod world;
 
-pub use compare::{Choice, candidates, choose, comparison};
+pub use compare::{Choice, candidates, choose, comparison, in_use};
 pub use faults::{Faults, Spans};
 pub use output::{ClassSeconds, Output, Quantiles, Rate, StateOutput, Writes};
 pub use plot::plot;

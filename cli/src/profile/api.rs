@@ -1,6 +1,6 @@
 //! The API that a command about profiles speaks to: that of a plane on this machine, or that of a kubeconfig.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::config_node::{ANNOTATION_APPLIED_PROFILE, ConfigNode};
@@ -64,14 +64,10 @@ pub(super) struct ApiArgs {
 impl ApiArgs {
     /// Returns a client.
     pub(super) async fn client(&self) -> Result<Api, Failure> {
-        let path = match &self.kubeconfig {
-            Some(path) => path.clone(),
-            None => self.data_dir.path()?.join("kubeconfig"),
-        };
-        let hint = "start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig";
-        let config = read_kubeconfig(&path, "lifesign", hint).await?;
-        let address = config.cluster_url.to_string();
-        Ok(Api { client: Client::try_from(config).map_err(Failure::usage)?, address })
+        match &self.kubeconfig {
+            Some(path) => Api::of(path).await,
+            None => Api::of(&self.data_dir.path()?.join("kubeconfig")).await,
+        }
     }
 }
 
@@ -83,6 +79,14 @@ pub(super) struct Api {
 }
 
 impl Api {
+    /// Returns a client of the API that a kubeconfig names.
+    pub(super) async fn of(kubeconfig: &Path) -> Result<Api, Failure> {
+        let hint = "start a plane with `lifesign up`, or name a kubeconfig with --kubeconfig";
+        let config = read_kubeconfig(kubeconfig, "lifesign", hint).await?;
+        let address = config.cluster_url.to_string();
+        Ok(Api { client: Client::try_from(config).map_err(Failure::usage)?, address })
+    }
+
     async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Value, RequestError> {
         runtime::request(&self.client, method, path, body).await
     }

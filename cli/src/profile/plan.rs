@@ -7,6 +7,7 @@ use api::config_node::{ANNOTATION_GRACE_PERIOD, ConfigNode};
 use api::{Lease, Node, duration};
 use clap::Args;
 use profiles::advise::advisories;
+use profiles::path::ClusterState;
 use profiles::preview::{Preview, Situation, example, preview, request};
 use profiles::rollout::{ControlPlane, NodeLease, World, observed};
 use profiles::stock::{MirrorPod, StaticPods};
@@ -110,9 +111,19 @@ pub(super) async fn steps_left(api: &Api, to: Profile) -> Option<Vec<String>> {
     Some(steps.into_iter().map(|line| line.step.to_string()).collect())
 }
 
-/// Returns where a rollout stands as a line: the profiles on the way with the present one in brackets, and the steps that are left.
+/// Returns the state of a cluster: its nodes by number, the slowest heartbeat, the smallest grace and toleration.
+pub(super) async fn in_use(api: &Api) -> Result<(usize, ClusterState), Failure> {
+    let Question { request, observed, .. } = observe(api, None, profiles::profile::DEFAULT_GRACE).await?;
+    let (nodes, now) = (observed.nodes.len(), preview(&request, observed).start);
+    let interval = now.slowest.ok_or_else(|| Failure::no("this cluster has no nodes"))?;
+    Ok((nodes, ClusterState { interval, grace: now.grace, toleration_seconds: now.tolerations.0.min(now.tolerations.1) }))
+}
+
+/// Returns where a rollout stands: the profiles on the way with the present one in brackets, the steps that are left, and what to know
+/// about the values in use.
 pub(super) async fn stand(api: &Api) -> Option<String> {
-    let Question { request, observed, .. } = observe(api, None, profiles::profile::DEFAULT_GRACE).await.ok()?;
+    let Question { request, observed, stock } = observe(api, None, profiles::profile::DEFAULT_GRACE).await.ok()?;
+    let advisories = advisories(&observed, stock, &BTreeMap::new());
     let preview = preview(&request, observed);
     let mut way: Vec<String> = vec![request.applied.name().to_owned()];
     way.extend(preview.path.iter().filter(|profile| **profile != request.applied).map(|profile| profile.name().to_owned()));
@@ -123,15 +134,25 @@ pub(super) async fn stand(api: &Api) -> Option<String> {
         [next] => format!("1 step left: {}", next.step),
         [next, ..] => format!("{} steps left, next {}", preview.steps.len(), next.step),
     };
-    Some(format!("{}  {left}", way.join(" -> ")))
+    let mut text = format!("{}  {left}", way.join(" -> "));
+    let start = values(&preview.start).join(" ");
+    text.push_str(&format!("\nin use (slowest heartbeat, grace, tolerations, chances, class): {start}"));
+    for blocked in &preview.blocked {
+        text.push_str(&format!("\nblocked: {blocked}"));
+    }
+    for advisory in &advisories {
+        text.push_str(&format!("\nto know: {}: {}", advisory.name(), advisory.text()));
+    }
+    Some(text)
 }
 
-/// Reads the mirrors of static pods.
+/// Reads the mirrors of static pods, and what the operators of OpenShift have rendered.
 async fn static_pods(api: &Api) -> Result<StaticPods, Failure> {
     let mut pods = StaticPods::default();
     for pod in api.list::<MirrorPod>("/api/v1/namespaces/kube-system/pods").await? {
         pods.take(&pod);
     }
+    controllers::profile::read_rendered(&api.client, &mut pods).await;
     Ok(pods)
 }
 

@@ -10,11 +10,15 @@ use clap::Args;
 use profiles::Profile;
 use sim::{Output, Scenario, SimError};
 
+use super::api::Api;
+use super::plan::in_use;
 use super::table::{maybe, number, table};
 use super::{Format, print_json};
 use crate::error::Failure;
-use crate::output;
+use crate::{block_on, output};
 
+/// So many nodes a fleet has that nobody has counted.
+const NODES: usize = 1000;
 /// Nothing is shown of runs that are over before anybody could read it.
 const BAR_AFTER: Duration = Duration::from_millis(500);
 /// The bar is drawn this often.
@@ -31,9 +35,12 @@ pub(super) struct SimulateArgs {
     /// The scenario, YAML or JSON; - for standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE|-", conflicts_with_all = ["nodes", "days", "profile"])]
     filename: Option<PathBuf>,
-    /// How many nodes
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    nodes: usize,
+    /// How many nodes [default: 1000, or those of --kubeconfig]
+    #[arg(long, value_name = "N")]
+    nodes: Option<usize>,
+    /// As many nodes as this cluster has, and what it uses now beside each profile; it is only read
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["filename", "profile"])]
+    kubeconfig: Option<PathBuf>,
     /// How many days
     #[arg(long, value_name = "DAYS", default_value_t = 1.0)]
     days: f64,
@@ -88,10 +95,17 @@ impl SimulateArgs {
             scenario.seed = self.seed.unwrap_or(scenario.seed);
             return Ok(vec![(String::new(), scenario)]);
         }
-        let seed = self.seed.unwrap_or(1);
+        let (seed, nodes) = (self.seed.unwrap_or(1), self.nodes.unwrap_or(NODES));
+        if let Some(path) = &self.kubeconfig {
+            let (found, state) = block_on(async { in_use(&Api::of(path).await?).await })?;
+            let nodes = self.nodes.unwrap_or(found);
+            let mut all = vec![sim::in_use(nodes, self.days, seed, &state)];
+            all.extend(sim::comparison(nodes, self.days, seed));
+            return Ok(all);
+        }
         Ok(match self.profile {
-            Some(profile) => vec![(String::new(), Scenario::everyday(self.nodes, self.days, seed, profile))],
-            None => sim::comparison(self.nodes, self.days, seed),
+            Some(profile) => vec![(String::new(), Scenario::everyday(nodes, self.days, seed, profile))],
+            None => sim::comparison(nodes, self.days, seed),
         })
     }
 
@@ -103,11 +117,11 @@ impl SimulateArgs {
 
     /// Returns a failure that says how to see it again.
     fn broken(&self, error: &SimError) -> Failure {
-        let seed = self.seed.unwrap_or(1);
+        let (seed, nodes) = (self.seed.unwrap_or(1), self.nodes.unwrap_or(NODES));
         let command = match (&self.filename, self.profile) {
             (Some(path), _) => format!("-f {}", path.display()),
-            (None, Some(profile)) => format!("--nodes {} --days {} --seed {seed} --profile {profile}", self.nodes, self.days),
-            (None, None) => format!("--nodes {} --days {} --seed {seed}", self.nodes, self.days),
+            (None, Some(profile)) => format!("--nodes {nodes} --days {} --seed {seed} --profile {profile}", self.days),
+            (None, None) => format!("--nodes {nodes} --days {} --seed {seed}", self.days),
         };
         match error {
             SimError::Broken(_) => Failure::bug(error).hint(format!("repeat it with: lifesign profile simulate {command}")),

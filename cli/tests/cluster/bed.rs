@@ -14,6 +14,8 @@ use crate::LIFESIGN;
 
 /// What has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// An answer that is not there by then never comes.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// The cluster.
 #[derive(Clone)]
@@ -68,10 +70,23 @@ impl Bed {
 
     /// Sends a request as the administrator; a PATCH is a merge patch.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Response {
+        self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// Sends a request to an API server that may be away.
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: &Value) -> Result<Response, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = Client::new(&self.kubeconfig, Protocol::Http1).unwrap();
         let type_ = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        runtime.block_on(client.call_with(method, path, &[("content-type", type_)], body)).unwrap()
+        let headers = [("content-type", type_)];
+        let answer = async { tokio::time::timeout(ANSWER, client.call_with(method, path, &headers, body)).await };
+        runtime.block_on(answer).unwrap_or_else(|_| Err(format!("no answer within {ANSWER:?}")))
+    }
+
+    /// Returns an object, if the API server is there and has it.
+    pub(crate) fn find(&self, path: &str) -> Option<Value> {
+        let answer = self.try_ask("GET", path, &Value::Null).ok()?;
+        (answer.code == 200).then(|| answer.json())
     }
 
     /// Sends a request with a token, and nothing else that says who asks.
@@ -112,7 +127,7 @@ impl Bed {
 
     /// Returns whether the API server says that it is well; it may be away.
     pub(crate) fn healthy(&self) -> bool {
-        self.kubectl(&["get", "--raw", "/readyz", "--request-timeout=2s"], "").0
+        self.try_ask("GET", "/readyz", &Value::Null).is_ok_and(|answer| answer.code == 200)
     }
 
     /// Waits until a question has an answer.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Namespace};
-use crate::{LIFESIGN, Test, installed};
+use crate::{LIFESIGN, Test, installed, latency};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("installation::from_nothing_to_nothing", from_nothing_to_nothing)];
 
@@ -27,6 +27,7 @@ fn from_nothing_to_nothing(bed: &Bed) {
     certificates_are_made_and_trusted(bed);
     pods_that_do_not_ask_never_reach_the_webhook(bed, &namespace);
     a_pod_that_asks_is_moved_and_frozen(bed, &namespace);
+    latency::pods_are_ready_soon_after_they_listen(bed, &namespace);
     bad_annotations_are_refused_with_the_field(bed, &namespace);
     bad_markers_are_refused_with_the_field(bed, &namespace);
     installed::restarts_lose_no_ready(bed, &namespace);
@@ -40,7 +41,7 @@ fn from_nothing_to_nothing(bed: &Bed) {
 }
 
 /// Runs `lifesign install` against the cluster; returns whether it succeeded, and what it printed.
-fn lifesign(bed: &Bed, arguments: &[&str]) -> (bool, String) {
+pub(crate) fn lifesign(bed: &Bed, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(LIFESIGN);
     command.args(["install", "--image", IMAGE]).args(arguments).env("KUBECONFIG", bed.kubeconfig());
     let output = command.stdin(Stdio::null()).output().unwrap();

@@ -93,7 +93,7 @@ fn transitions(pods: &[Value]) -> Vec<(Value, Value)> {
     pods.iter().map(|pod| (pod["metadata"]["name"].clone(), condition(pod, "Ready")["lastTransitionTime"].clone())).collect()
 }
 
-fn kubectl(bed: &Bed, arguments: &[&str]) -> String {
+pub(crate) fn kubectl(bed: &Bed, arguments: &[&str]) -> String {
     let (good, output) = bed.kubectl(arguments, "");
     assert!(good, "{arguments:?}: {output}");
     output

@@ -10,10 +10,13 @@ mod bed;
 mod components;
 mod container_runtime;
 mod differences;
+mod documented;
+mod following;
 mod guarding;
 mod installation;
 mod installed;
 mod kubectl;
+mod latency;
 mod manifests;
 mod markers;
 mod moved;
@@ -53,11 +56,12 @@ fn main() -> ExitCode {
         workloads::TESTS,
         writes::TESTS,
         installation::TESTS,
+        documented::TESTS,
         profiles::TESTS,
         components::TESTS,
     ]
     .concat();
-    let long = [slices::LONG, markers::LONG, writes::LONG].concat();
+    let long = [slices::LONG, markers::LONG, writes::LONG, profiles::LONG].concat();
     let mut trials: Vec<Trial> = tests.into_iter().map(|(name, test)| trial(bed.as_ref(), name, test)).collect();
     trials.extend(long.into_iter().map(|(name, test)| long_trial(bed.as_ref(), name, test)));
     let mut arguments = Arguments::from_args();

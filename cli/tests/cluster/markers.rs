@@ -7,11 +7,57 @@ use crate::bed::{Bed, Running};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("markers::results_reach_real_pods", results_reach_real_pods)];
 
-pub(crate) const LONG: &[(&str, Test)] =
-    &[("markers::a_missing_definition_is_said_once_and_awaited", a_missing_definition_is_said_once_and_awaited)];
+pub(crate) const LONG: &[(&str, Test)] = &[
+    ("markers::a_missing_definition_is_said_once_and_awaited", a_missing_definition_is_said_once_and_awaited),
+    ("markers::fields_that_an_older_definition_lacks_are_said_and_not_needed", fields_that_an_older_definition_lacks),
+];
 
 fn results_reach_real_pods(bed: &Bed) {
     bed.install_definitions();
+    let controllers = Running::controllers(bed.kubeconfig(), &[]);
+    results_reach(bed, controllers);
+}
+
+/// Definitions of an older OpenKruise lose the fields that we added: the controllers say which, and marks work all the same.
+fn fields_that_an_older_definition_lacks(bed: &Bed) {
+    bed.install_definitions();
+    let added = ["periodMilliseconds", "initialDelayMilliseconds", "timeoutMilliseconds", "grpc"];
+    for name in ["podprobemarkers.apps.kruise.io", "nodepodprobes.apps.kruise.io"] {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        let mut definition = bed.get(&path);
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        forget(schema, &added);
+        if name.starts_with("nodepodprobes") {
+            forget(&mut schema["properties"]["status"], &["observedGeneration"]);
+        }
+        bed.send("PUT", &path, &definition);
+    }
+    let controllers = Running::controllers(bed.kubeconfig(), &[]);
+    for field in
+        ["spec.probes.probe.periodMilliseconds", "spec.podProbes.probes.probe.timeoutMilliseconds", "status.observedGeneration"]
+    {
+        controllers.says(bed, field);
+    }
+    results_reach(bed, controllers);
+    bed.install_definitions();
+}
+
+/// Removes properties of these names from a schema, wherever they are, and the rules that may speak of them.
+fn forget(schema: &mut Value, names: &[&str]) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("x-kubernetes-validations");
+            if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
+                properties.retain(|name, _| !names.contains(&name.as_str()));
+            }
+            fields.values_mut().for_each(|value| forget(value, names));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| forget(value, names)),
+        _ => {}
+    }
+}
+
+fn results_reach(bed: &Bed, controllers: Running) {
     let namespace = bed.namespace("markers");
     let pods = format!("/api/v1/namespaces/{}/pods", namespace.name);
     let pod = json!({"metadata": {"name": "game", "labels": {"app": "game"}}, "spec": {"terminationGracePeriodSeconds": 0,
@@ -24,7 +70,6 @@ fn results_reach_real_pods(bed: &Bed) {
             "podConditionType": "game.example.com/idle",
             "markerPolicy": [{"state": "Succeeded", "labels": {"idle": "true"}, "annotations": {"cost": "-10"}}]}]}});
     bed.send("POST", &markers, &marker);
-    let controllers = Running::controllers(bed.kubeconfig(), &[]);
 
     let place = format!("/apis/apps.kruise.io/v1alpha1/nodepodprobes/{}", bed.node);
     let spec = bed.until("the probe in the NodePodProbe", |bed| {

@@ -3,22 +3,18 @@
 //! The tests write gate and annotation themselves, as the webhook would. Figures are printed; what is asserted is order, counts, or ten
 //! times a figure.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use testkit::client::{Client, Protocol};
 
 use crate::bed::{Bed, Running};
 use crate::{LIFESIGN, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
-    ("moved::pods_are_ready_soon_after_they_listen", pods_are_ready_soon_after_they_listen),
     ("moved::restarts_of_everything_lose_no_ready", restarts_of_everything_lose_no_ready),
     ("moved::a_container_that_is_started_again_is_not_ready_unprobed", a_container_that_is_started_again_is_not_ready_unprobed),
     ("moved::marker_probes_mark_real_pods", marker_probes_mark_real_pods),
+    ("moved::a_kubelet_does_not_follow_the_gate_of_a_pod_that_ends", a_kubelet_does_not_follow_the_gate_of_a_pod_that_ends),
 ];
 
 const IMAGE: &str = "lifesign.local/lifesign:test";
@@ -74,95 +70,6 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 
 pub(crate) fn micros_now() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap().as_micros()
-}
-
-/// When each pod of a Service was first shown as ready, in microseconds since the epoch.
-type Shown = Arc<Mutex<BTreeMap<String, u128>>>;
-
-/// Follows the EndpointSlices of a namespace on a thread that goes on until the test program ends.
-fn follow_slices(bed: &Bed, namespace: &str) -> Shown {
-    let shown = Shown::default();
-    let (into, kubeconfig) = (Arc::clone(&shown), bed.kubeconfig().to_owned());
-    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?watch=1");
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let client = Client::new(&kubeconfig, Protocol::Http1).unwrap();
-            let request = http::Request::get(path).body(http_body_util::Full::default()).unwrap();
-            let mut body = client.send(request).await.unwrap().into_body();
-            let mut text = Vec::new();
-            while let Some(Ok(frame)) = body.frame().await {
-                let now = micros_now();
-                text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-                while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = text.drain(..=end).collect();
-                    let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
-                    for endpoint in event["object"]["endpoints"].as_array().into_iter().flatten() {
-                        if let (true, Some(name)) =
-                            (endpoint["conditions"]["ready"] == true, endpoint["targetRef"]["name"].as_str())
-                        {
-                            into.lock().unwrap().entry(name.to_owned()).or_insert(now);
-                        }
-                    }
-                }
-            }
-        });
-    });
-    shown
-}
-
-/// Returns the milliseconds from listening to being shown as ready, sorted.
-fn latencies(bed: &Bed, namespace: &str, names: &[String], shown: &Shown) -> Vec<f64> {
-    let listened = |name: &String| {
-        let (good, log) = bed.kubectl(&["-n", namespace, "logs", name], "");
-        assert!(good, "{log}");
-        log.lines().find_map(|line| line.strip_prefix("LISTEN ")).expect("it listens").trim().parse::<u128>().unwrap()
-    };
-    let shown = shown.lock().unwrap().clone();
-    let mut all: Vec<f64> = names.iter().map(|name| (shown[name] as f64 - listened(name) as f64) / 1_000.0).collect();
-    all.sort_by(f64::total_cmp);
-    all
-}
-
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    sorted[((sorted.len() as f64 * q) as usize).min(sorted.len() - 1)]
-}
-
-fn pods_are_ready_soon_after_they_listen(bed: &Bed) {
-    bed.run(&["import", IMAGE, LIFESIGN]);
-    let namespace = bed.namespace("moved");
-    let _agent = agent(bed, &namespace.name);
-    for app in ["moved", "stock"] {
-        let spec = json!({"selector": {"app": app}, "ports": [{"port": 80, "targetPort": 8080}]});
-        let path = format!("/api/v1/namespaces/{}/services", namespace.name);
-        bed.send("POST", &path, &json!({"metadata": {"name": app}, "spec": spec}));
-    }
-    let shown = follow_slices(bed, &namespace.name);
-    let mut names: [Vec<String>; 2] = Default::default();
-    for number in 0..40 {
-        let moved = number % 4 != 3;
-        let app = if moved { "moved" } else { "stock" };
-        // From 1.5 to 3.5 s, so that the kubelet has looked at the pod before it listens.
-        let listen_after = format!("{}ms", 1_500 + (number * 613) % 2_000);
-        let name = format!("{app}-{number}");
-        bed.send("POST", &pods(&namespace.name), &pod(&name, app, &listen_after, moved));
-        names[usize::from(!moved)].push(name);
-        // A node of two cores starts a few containers a second: one that is behind with it says nothing about probes.
-        std::thread::sleep(Duration::from_millis(400));
-    }
-    bed.until("every pod ready", |_| (shown.lock().unwrap().len() == 40).then_some(()));
-    let [moved, stock] = names.map(|names| latencies(bed, &namespace.name, &names, &shown));
-    for (who, all) in [("moved", &moved), ("stock", &stock)] {
-        let (p50, p99) = (quantile(all, 0.5), quantile(all, 0.99));
-        println!("listen -> ready in the EndpointSlice, {who}: {} pods, p50 {p50:.0} ms, p99 {p99:.0} ms", all.len());
-    }
-    // Ten times the goal.
-    assert!(quantile(&moved, 0.5) <= 800.0 && quantile(&moved, 0.99) <= 3_000.0, "{moved:?}");
-    let shown_pod = bed.get(&format!("{}/moved-0", pods(&namespace.name)));
-    let output = condition(&shown_pod, CONDITION);
-    let id = shown_pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap();
-    let id = id.strip_prefix("containerd://").unwrap();
-    assert_eq!((&output["reason"], &output["message"]), (&json!("ProbesSucceeded"), &json!(format!("ready: app={id}"))));
 }
 
 fn restarts_of_everything_lose_no_ready(bed: &Bed) {
@@ -258,6 +165,54 @@ fn a_container_that_is_started_again_is_not_ready_unprobed(bed: &Bed) {
     let pod = bed.get(&path);
     assert_eq!(condition(&pod, CONDITION)["reason"], "InstanceChanged", "{pod:#}");
     assert!(controllers.stop());
+}
+
+/// Whether a stock kubelet follows the gate of a pod that is being deleted: the condition turns False while the container still runs.
+fn a_kubelet_does_not_follow_the_gate_of_a_pod_that_ends(bed: &Bed) {
+    bed.run(&["import", IMAGE, LIFESIGN]);
+    let namespace = bed.namespace("ends");
+    let running = agent(bed, &namespace.name);
+    let mut ends = pod("ends", "ends", "0s", true);
+    ends["spec"]["terminationGracePeriodSeconds"] = 10.into();
+    // Long enough to look, whatever the signal says.
+    ends["spec"]["containers"][0]["args"].as_array_mut().unwrap().extend([json!("--drain"), json!("8s")]);
+    let path = format!("{}/ends", pods(&namespace.name));
+    bed.send("POST", &pods(&namespace.name), &ends);
+    bed.until("ready", |bed| is_ready(&bed.get(&path)).then_some(()));
+    // The condition is the test's from now on.
+    assert!(running.stop());
+    bed.send("DELETE", &path, &Value::Null);
+    let deleted = Instant::now();
+    let not_ready = json!({"status": {"conditions": [{"type": CONDITION, "status": "False", "reason": "Tried"}]}});
+    let (good, output) = bed.kubectl(
+        &[
+            "patch",
+            "pod",
+            "ends",
+            "-n",
+            &namespace.name,
+            "--subresource=status",
+            "--type=strategic",
+            "-p",
+            &not_ready.to_string(),
+        ],
+        "",
+    );
+    assert!(good, "{output}");
+    let (mut followed, mut looks) = (None, 0);
+    while let Some(pod) = bed.find(&path) {
+        assert_eq!(condition(&pod, CONDITION)["status"], "False", "nobody else writes it");
+        looks += 1;
+        if !is_ready(&pod) {
+            followed.get_or_insert(deleted.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let gone = deleted.elapsed();
+    println!("gate False right after the deletion: Ready followed after {followed:?}, gone after {gone:?}, {looks} looks");
+    assert!(looks > 20, "the pod was there long enough to look: {looks}");
+    // What docs/cluster.md says: not before its containers have ended.
+    assert!(followed.is_none_or(|after| after >= Duration::from_secs(5)), "{followed:?}");
 }
 
 fn marker_probes_mark_real_pods(bed: &Bed) {

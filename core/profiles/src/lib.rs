@@ -10,6 +10,7 @@
 //! - [`message`]: the same for people;
 //! - [`steps`]: what controllers and the agents of a stock cluster tell each other;
 //! - [`stock`]: what the static pods of a stock cluster say, and how they are told otherwise;
+//! - [`openshift`]: the former of a control plane that operators run;
 //! - [`rollout`]: all of it over the objects of a plane of our own or of a stock cluster.
 //!
 //! The invariant of the crate: from a safe start no step that [`plan`] returns makes any counted node unsafe.
@@ -17,6 +18,7 @@
 pub mod advise;
 pub mod hazard;
 pub mod message;
+pub mod openshift;
 pub mod path;
 pub mod plan;
 pub mod preview;

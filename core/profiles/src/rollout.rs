@@ -138,6 +138,8 @@ pub struct Rollout {
     settling: BTreeMap<(InstanceKind, String), Time>,
     /// Steps that were written and have not been seen to take effect.
     pending: BTreeMap<(InstanceKind, String), Step>,
+    /// The steps that were taken back, as far as that was told: their IDs.
+    reverted: BTreeSet<String>,
     /// The nodes that were ready when this generation's rollout began.
     ready_at_start: BTreeSet<String>,
     generation: String,
@@ -160,6 +162,7 @@ impl Rollout {
             status: None,
             settling: BTreeMap::new(),
             pending: BTreeMap::new(),
+            reverted: BTreeSet::new(),
             ready_at_start: BTreeSet::new(),
             generation: String::new(),
             done: None,
@@ -289,16 +292,22 @@ impl Rollout {
 
     /// Finds the steps that have taken effect or were taken back since the last look.
     fn take_effect(&mut self, observed: &Observed, update: &mut RolloutUpdate) {
-        let (settling, node_steps) = (&self.settling, &self.node_steps);
+        let settling = &self.settling;
         self.pending.retain(|key, step| {
             let over = !settling.contains_key(key);
             if over && came_true(step, observed) {
                 update.applied.push(step.clone());
-            } else if over && node_steps.get(step.name()).and_then(NodeSteps::result) == Some(StepResult::Reverted) {
-                update.reverted.push(step.clone());
             }
             !over
         });
+        // Also one that earlier controllers have handed out: those of an API server that did not come back end with it.
+        let reverted = self.node_steps.iter().filter_map(|(node, steps)| {
+            let handed = steps.handed.as_ref().filter(|handed| handed.generation == self.generation)?;
+            (steps.result() == Some(StepResult::Reverted)).then_some((handed.id.clone(), handed.values?.step(node)))
+        });
+        let reverted: BTreeMap<String, Step> = reverted.collect();
+        update.reverted.extend(reverted.iter().filter(|(id, _)| !self.reverted.contains(*id)).map(|(_, step)| step.clone()));
+        self.reverted = reverted.into_keys().collect();
     }
 
     fn advisories(&self, world: &World<'_>, observed: &Observed) -> BTreeSet<Advisory> {

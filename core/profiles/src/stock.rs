@@ -12,11 +12,14 @@ use api::meta::{Kind, ObjectMeta, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::openshift::Rendered;
 use crate::profile::{BUILT_IN_GRACE, Profile};
 use crate::steps::{Component, ComponentValues};
 
 /// The annotation that tells the mirror of a static pod from any other pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The name of what operators run, in place of a node.
+const OPERATORS: &str = "openshift";
 /// The arguments that a profile is about, by component; also those that kubeadm has to remember.
 const GRACE: &str = "node-monitor-grace-period";
 const NOT_READY: &str = "default-not-ready-toleration-seconds";
@@ -136,6 +139,13 @@ impl StaticPods {
     pub fn take(&mut self, pod: &MirrorPod) -> bool {
         let Some((component, command)) = pod.component() else { return false };
         let key = (component, pod.spec.node_name.clone());
+        self.commands.insert(key, command.clone()).is_none_or(|before| before != command)
+    }
+
+    /// Takes what an operator of OpenShift has rendered for all replicas of a component; returns whether that is news.
+    pub fn take_rendered(&mut self, rendered: &Rendered, config: &Value) -> bool {
+        let command = rendered.command(config);
+        let key = (rendered.component, OPERATORS.to_owned());
         self.commands.insert(key, command.clone()).is_none_or(|before| before != command)
     }
 

@@ -23,6 +23,8 @@ use crate::{Applier, Disk, Error, Outcome};
 const LOOK: Duration = Duration::from_secs(30);
 /// After something that could not be said.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Why nothing can be changed while the kubelet is away; its supervisor is about to start it.
+const NO_KUBELET: &str = "no kubelet runs here";
 /// Whom managedFields name.
 const MANAGER: &str = "lifesign-profiles-agent";
 
@@ -106,7 +108,7 @@ impl Agent {
                 self.look().await;
                 self.take(shown.as_deref(), &stop).await;
                 // A component that is about to start says soon what it uses.
-                let starting = self.answer.components.values().any(|state| state.able && state.values.is_none());
+                let starting = self.answer.components.values().any(is_starting);
                 if !self.publish().await || starting {
                     again = AGAIN;
                 }
@@ -139,6 +141,12 @@ impl Agent {
         let (outcomes, why) = self.work(|applier| (applier.recover(), applier.host().why().to_owned())).await;
         match outcomes {
             Ok(outcomes) => {
+                // One whose deadline was over was not looked at again.
+                let why = if why.is_empty() {
+                    "an agent ended before it was proven, and its deadline is over".to_owned()
+                } else {
+                    why
+                };
                 for (component, id, outcome) in outcomes {
                     tracing::info!(component = component.name(), id, ?outcome, "a change that was under way is over");
                     self.conclude(&id, component, Ok(outcome), &why);
@@ -259,7 +267,7 @@ fn apply(applier: &mut NodeApplier, step: &ApplyStep) -> Result<Outcome, StepErr
         return applier.restore(step.component, &step.id, step.deadline).map_err(StepError::Applier);
     };
     let kubelet = applier.host().kubelet();
-    let kubelet = kubelet.ok_or_else(|| StepError::Obstacle(Obstacle("no kubelet runs here".to_owned())))?;
+    let kubelet = kubelet.ok_or_else(|| StepError::Obstacle(Obstacle(NO_KUBELET.to_owned())))?;
     let change = match values {
         ComponentValues::Kubelet(values) => kubelet.change(values),
         values => match StaticPod::find(&kubelet.manifests(), step.component) {
@@ -277,7 +285,7 @@ fn look_at(applier: &mut NodeApplier, components: &[Component]) -> BTreeMap<Comp
     let mut states = BTreeMap::new();
     for component in components {
         let Some(kubelet) = &kubelet else {
-            let message = "no kubelet runs here".to_owned();
+            let message = NO_KUBELET.to_owned();
             states.insert(*component, ComponentState { message, ..ComponentState::default() });
             continue;
         };
@@ -307,6 +315,11 @@ fn look_at(applier: &mut NodeApplier, components: &[Component]) -> BTreeMap<Comp
         states.insert(*component, ComponentState { able: message.is_empty(), changed, values, message });
     }
     states
+}
+
+/// Returns whether a component will say more in a moment.
+fn is_starting(state: &ComponentState) -> bool {
+    state.values.is_none() && (state.able || state.message == NO_KUBELET)
 }
 
 fn foreign(path: &std::path::Path) -> String {

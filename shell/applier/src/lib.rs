@@ -135,8 +135,12 @@ impl<F: Files, H: Host> Applier<F, H> {
     pub fn apply(&mut self, change: &Change, id: &str, deadline: Duration) -> Result<Outcome, Error> {
         let current = self.read(&change.path)?;
         let mut record = match self.load(change.component)? {
-            Some(record) => record,
-            None => Record::new(change.path.clone(), current.clone()),
+            Some(record) if record.holds_something() => record,
+            // Nothing of ours is there: whatever the file is now is what it was before.
+            earlier => {
+                let reverted = earlier.map_or(0, |record| record.reverted);
+                Record { reverted, ..Record::new(change.path.clone(), current.clone()) }
+            }
         };
         if record.path != change.path || record.last != current {
             return Ok(Outcome::Foreign(change.path.clone()));
@@ -213,6 +217,10 @@ impl<F: Files, H: Host> Applier<F, H> {
     /// Restores the file of a component as it was before the first change, unless somebody else has changed it since.
     pub fn restore(&mut self, component: Component, id: &str, deadline: Duration) -> Result<Outcome, Error> {
         let Some(record) = self.load(component)? else { return Ok(Outcome::Unchanged) };
+        if !record.holds_something() {
+            self.remove(&self.record_path(component))?;
+            return Ok(Outcome::Unchanged);
+        }
         let change = Change { component, path: record.path.clone(), content: record.original.clone(), values: None };
         let outcome = self.apply(&change, id, deadline)?;
         if matches!(outcome, Outcome::Applied | Outcome::Unchanged) {
@@ -223,7 +231,7 @@ impl<F: Files, H: Host> Applier<F, H> {
 
     /// Returns whether the file of a component is not as the last change left it, or another one than then.
     pub fn is_foreign(&mut self, component: Component, path: &Path) -> Result<bool, Error> {
-        let Some(record) = self.load(component)? else { return Ok(false) };
+        let Some(record) = self.load(component)?.filter(Record::holds_something) else { return Ok(false) };
         let current = self.read(path)?;
         // Whatever a change is about to make of it is ours.
         let pending = record.pending.as_ref().is_some_and(|pending| pending.new == current);

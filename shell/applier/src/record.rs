@@ -40,6 +40,11 @@ impl Record {
         Record { path, original: current.clone(), last: current, pending: None, reverted: 0 }
     }
 
+    /// Returns whether something of ours is in the file, or about to be.
+    pub(crate) fn holds_something(&self) -> bool {
+        self.last != self.original || self.pending.is_some()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let text = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| STANDARD.encode(bytes));
         let mut body = json!({

@@ -368,6 +368,23 @@ fn what_somebody_else_has_changed_is_never_overwritten() {
 }
 
 #[test]
+fn a_file_with_nothing_of_ours_in_it_may_be_changed_by_anybody() {
+    let mut world = World::new(Memory::default(), Path::new("/"), Some(OLD), Some(NEW));
+    world.verdict = Health::Bad;
+    let outcome = world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome");
+    assert_eq!(outcome, Outcome::Reverted(1));
+    world.files.clone().write(&world.change.path, b"edited").expect("a write");
+    let path = &world.change.path;
+    assert!(!world.applier(Life::endless()).is_foreign(Component::ControllerManager, path).expect("it can be read"));
+    assert_eq!(world.restore(), Outcome::Unchanged);
+    assert_eq!(world.content().as_deref(), Some(&b"edited"[..]), "not what it was before the change that was taken back");
+    world.verdict = Health::Good;
+    assert_eq!(world.applier(Life::endless()).apply(&world.change, "2", DEADLINE).expect("an outcome"), Outcome::Applied);
+    world.restore();
+    assert_eq!(world.content().as_deref(), Some(&b"edited"[..]));
+}
+
+#[test]
 fn uninstalling_restores_the_original_byte_for_byte() {
     for (old, new) in KINDS {
         let (_folder, world) = on_disk(old, new);

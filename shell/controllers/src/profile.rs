@@ -23,6 +23,7 @@ use crate::context::Context;
 use crate::node_lifecycle::{LEASES, cluster_object};
 
 pub use metrics::Metrics;
+pub use stock::read_rendered;
 
 /// The wait before what could not be written is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -80,6 +81,9 @@ pub async fn run(mut context: Context, config: Config, mut grace: Option<watch::
                 None => {
                     if ours.is_none() {
                         ours = stock::definition_is_ours(&context).await;
+                    }
+                    if ours == Some(false) {
+                        stock::read_rendered(&context.client, &mut known.static_pods).await;
                     }
                     ours.map(|_| InUse::Stock)
                 }

@@ -352,6 +352,20 @@ fn what_is_taken_back_three_times_has_failed_and_everything_goes_back_to_default
 }
 
 #[test]
+fn controllers_that_ended_with_the_api_server_leave_it_to_the_next_to_say_what_was_taken_back() {
+    let mut stock = Stock::new(1, 1);
+    stock.part("n0", Component::ControllerManager).broken = true;
+    stock.want("MediumUpdateAverageReaction");
+    stock.look();
+    stock.act("n0");
+    stock.rollout = Rollout::new(Options::default());
+    stock.look();
+    stock.look();
+    let reverted: Vec<&String> = stock.events.iter().filter(|event| event.starts_with("LatencyProfileStepReverted")).collect();
+    assert_eq!(reverted, ["LatencyProfileStepReverted: kcm n0 grace=120: not healthy in time"], "once");
+}
+
+#[test]
 fn a_file_that_somebody_else_has_changed_blocks_the_step_and_is_named() {
     let mut stock = Stock::new(1, 1);
     stock.part("n0", Component::ControllerManager).able = false;

@@ -7,6 +7,7 @@ use api::duration;
 use serde_json::{Value, json};
 
 use super::{Component, Fields, StepError};
+use crate::plan::Step;
 use crate::profile::{Profile, REPORT_FREQUENCY};
 
 /// The three settings of a kubelet that a profile is about.
@@ -54,6 +55,18 @@ impl ComponentValues {
             ComponentValues::Kubelet(_) => Component::Kubelet,
             ComponentValues::ControllerManager { .. } => Component::ControllerManager,
             ComponentValues::ApiServer { .. } => Component::ApiServer,
+        }
+    }
+
+    /// Returns the step of a plan that they mean for the component of a node.
+    pub fn step(&self, node: &str) -> Step {
+        let name = node.to_owned();
+        match *self {
+            ComponentValues::Kubelet(kubelet) => Step::Node { name, heartbeat: kubelet.update_frequency },
+            ComponentValues::ControllerManager { grace } => Step::Kcm { name, grace },
+            ComponentValues::ApiServer { not_ready_seconds, unreachable_seconds } => {
+                Step::Kas { name, not_ready_seconds, unreachable_seconds }
+            }
         }
     }
 

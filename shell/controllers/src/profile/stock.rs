@@ -3,6 +3,7 @@
 
 use api::Lease;
 use kube::Client;
+use profiles::openshift::{KEY, RENDERED};
 use profiles::stock::{MirrorPod, StaticPods};
 use runtime::{Events, RequestError, Scope, WatchEvent, requests};
 use serde_json::{Value, json};
@@ -73,6 +74,16 @@ pub(super) async fn definition_is_ours(context: &Context) -> Option<bool> {
         Err(error) => {
             tracing::debug!(%error, "the definition of nodes.config.openshift.io could not be read");
             None
+        }
+    }
+}
+
+/// Reads what the operators of OpenShift have rendered; what cannot be read is not known.
+pub async fn read_rendered(client: &Client, known: &mut StaticPods) {
+    for rendered in RENDERED {
+        let Ok(Some(map)) = requests::get_opt::<Value>(client, &rendered.path(), TIMEOUT).await else { continue };
+        if let Some(config) = map["data"][KEY].as_str().and_then(|text| serde_saphyr::from_str(text).ok()) {
+            known.take_rendered(&rendered, &config);
         }
     }
 }
