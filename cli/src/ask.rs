@@ -109,7 +109,7 @@ impl Asker {
         }
     }
 
-    /// Asks an agent of ours, as the holder of the client certificate.
+    /// Asks an agent of ours, as the holder of the client certificate; one at `http://` serves its own machine, and asks for none.
     pub(crate) async fn agent(&self, address: &str, path: &str) -> Result<Value, String> {
         let agent = self.agent_client(address)?;
         tracing::debug!(address, path, "asked the agent");
@@ -138,7 +138,8 @@ impl Asker {
         config.auth_info.auth_provider = None;
         config.tls_server_name = Some("localhost".to_owned());
         config.connect_timeout = Some(AGENT_TIMEOUT);
-        config.cluster_url = format!("https://{address}").parse().map_err(|_| format!("{address:?} is no address"))?;
+        let url = if address.starts_with("http://") { address.to_owned() } else { format!("https://{address}") };
+        config.cluster_url = url.parse().map_err(|_| format!("{address:?} is no address"))?;
         let client = client(config)?;
         // Agents that are gone are let go of together: there are few, and those that are left are greeted again.
         if known.len() >= AGENTS_MAX {

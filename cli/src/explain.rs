@@ -15,52 +15,16 @@ use serde_json::Value;
 
 use crate::error::Failure;
 use crate::logging::has_colour;
-use crate::manifests::Document;
+use crate::manifests::Manifest;
 use crate::{manifests, output};
 use annotate::Located;
+pub(crate) use locate::items;
+use locate::line;
 
 /// The table is as wide as the help, and no wider than the terminal.
 const WIDTH: usize = 100;
 /// Below this nothing lines up any more.
 const WIDTH_MIN: usize = 60;
-
-/// Kinds of Kubernetes that have no pods: nothing is overlooked by skipping them.
-const KNOWN_WITHOUT_PODS: [&str; 34] = [
-    "APIService",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ConfigMap",
-    "CustomResourceDefinition",
-    "EndpointSlice",
-    "Endpoints",
-    "Gateway",
-    "HTTPRoute",
-    "HorizontalPodAutoscaler",
-    "Ingress",
-    "IngressClass",
-    "Lease",
-    "LimitRange",
-    "MutatingWebhookConfiguration",
-    "Namespace",
-    "NetworkPolicy",
-    "Node",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "PodDisruptionBudget",
-    "PodMonitor",
-    "PriorityClass",
-    "PrometheusRule",
-    "ResourceQuota",
-    "Role",
-    "RoleBinding",
-    "RuntimeClass",
-    "Secret",
-    "ServiceAccount",
-    "ServiceMonitor",
-    "StorageClass",
-    "ValidatingAdmissionPolicy",
-    "ValidatingWebhookConfiguration",
-];
 
 /// Say what the probes of a manifest will really do
 ///
@@ -121,8 +85,8 @@ impl ExplainArgs {
             return Err(Failure::usage(format!("--ignore {code}: there is no such finding"))
                 .hint(format!("one of {}", rules::RULES.iter().map(|(code, _)| *code).collect::<Vec<_>>().join(", "))));
         }
-        let (documents, bad) = manifests::read_documents(&self.filenames);
-        let objects: Vec<Value> = documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
+        let (manifests, bad) = manifests::read_all(&self.filenames);
+        let objects: Vec<Value> = manifests.iter().map(|manifest| manifest.object.clone()).collect();
         let node = NodePolicy { gates: self.feature_gates.clone(), policy: self.policy, second_look: self.second_look };
         let options = Options {
             node,
@@ -131,29 +95,29 @@ impl ExplainArgs {
             kubelet: self.kubelet,
         };
         let patches = self.patches || matches!(self.output, Format::Json | Format::Yaml);
-        let report = if patches { explain_with_patches(&objects, &options) } else { explain(&objects, &options) };
-        output::print(self.format(&report, &options, &documents)?.as_bytes())?;
-        if report.workloads.is_empty() && bad.is_empty() {
-            eprintln!("nothing to explain: no object has a pod template");
-        }
+        let mut report = if patches { explain_with_patches(&objects, &options) } else { explain(&objects, &options) };
+        locate(&mut report, &manifests);
+        output::print(self.format(&report, &options)?.as_bytes())?;
         // What can be read is explained first; then what cannot be read is said, all of it.
-        if let Some((first, more)) = bad.split_first() {
-            more.iter().for_each(|why| eprintln!("error: {why}"));
-            return Err(Failure::usage(first).hint("check the paths and files given with -f"));
+        if let Some((last, others)) = bad.split_last() {
+            others.iter().for_each(|why| eprintln!("error: {why}"));
+            return Err(Failure::usage(last));
         }
         match strict(&report).filter(|_| self.strict) {
-            Some(found) => Err(Failure::no(found)),
-            None => Ok(()),
+            Some(found) => return Err(Failure::no(found)),
+            None if report.workloads.is_empty() => eprintln!("{NOTHING}"),
+            None => {}
         }
+        Ok(())
     }
 
-    fn format(&self, report: &Report, options: &Options, documents: &[Document]) -> Result<String, Failure> {
+    fn format(&self, report: &Report, options: &Options) -> Result<String, Failure> {
         match self.output {
             Format::Table => Ok(table(report, options, look(self.patches))),
             Format::Json => serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(Failure::bug),
             Format::Yaml => serde_saphyr::to_string(report).map_err(Failure::bug),
-            Format::Sarif => Ok(format!("{:#}\n", annotate::sarif(&located(report, documents)))),
-            Format::Github => Ok(annotate::github(&located(report, documents))),
+            Format::Sarif => Ok(format!("{:#}\n", annotate::sarif(&located(report)))),
+            Format::Github => Ok(annotate::github(&located(report))),
         }
     }
 }
@@ -168,39 +132,47 @@ fn look(patches: bool) -> Look {
     Look { width, colour: has_colour(&stdout), patches }
 }
 
+/// Writes down file and line of every finding.
+fn locate(report: &mut Report, manifests: &[Manifest]) {
+    for workload in &mut report.workloads {
+        let Some(manifest) = manifests.get(workload.object) else { continue };
+        for finding in &mut workload.findings {
+            let line = manifest.line + line(&manifest.text, &finding.path);
+            finding.place = Some(format!("{}:{line}", manifest.source));
+        }
+    }
+}
+
 /// Returns every finding with the file and line that it is about.
-fn located<'a>(report: &'a Report, documents: &[Document]) -> Vec<Located<'a>> {
+fn located(report: &Report) -> Vec<Located<'_>> {
     let mut found = Vec::new();
     for workload in &report.workloads {
-        let is_it = |object: &&Value| {
-            let name = ["name", "generateName"].map(|field| api::json::text(object, &["metadata", field]));
-            api::json::text(object, &["kind"]) == workload.kind && name.contains(&workload.name.as_str())
-        };
-        let document = documents.iter().find(|document| document.objects.iter().any(|object| is_it(&object)));
         for finding in &workload.findings {
-            let (file, line) = document.map_or_else(Default::default, |document| {
-                // In a list the items have no paths of their own: the document is as near as it gets.
-                let within = if document.objects.len() == 1 { locate::line(&document.text, &finding.path) } else { 0 };
-                (document.source.clone(), document.line + within)
-            });
+            let place = finding.place.as_deref().and_then(|place| place.rsplit_once(':'));
+            let (file, line) = place.and_then(|(file, line)| Some((file.to_owned(), line.parse().ok()?))).unwrap_or_default();
             let object = format!("{} {}/{}", workload.kind, workload.namespace, workload.name);
-            found.push(Located { finding, object, file, line: line.max(1) });
+            found.push(Located { finding, object, file, line });
         }
     }
     found
 }
+
+const NOTHING: &str = "nothing to explain: there is no pod, pod template or PodProbeMarker";
 
 /// Returns what a strict reader does not accept, if anything.
 fn strict(report: &Report) -> Option<String> {
     let count = |severity| report.findings().filter(|finding| finding.severity == severity).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     if report.workloads.is_empty() {
-        return Some("there is nothing to explain: no object has a pod template".to_owned());
+        return Some(NOTHING.to_owned());
     }
-    let unknown = report.skipped.iter().find(|skipped| !KNOWN_WITHOUT_PODS.contains(&skipped.kind.as_str()));
+    let unknown = report.skipped.iter().find(|skipped| !rules::is_known_kind(&skipped.api_version, &skipped.kind));
     match (count(Severity::Error), count(Severity::Warning)) {
         (0, 0) => unknown.map(|skipped| {
-            format!("{} {} is of a kind that is not known, and has no pod template", skipped.kind, skipped.name)
+            format!(
+                "{} {} of {} is of a kind that is not known, and has no pod template",
+                skipped.kind, skipped.name, skipped.api_version
+            )
         }),
         (errors, warnings) => Some(format!("found {} and {}", plural(errors, "error"), plural(warnings, "warning"))),
     }

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::connect::ConnectArgs;
 use crate::error::Failure;
+use crate::ui::AgentsArgs;
 use crate::{block_on, signals, ui};
 
 /// Show what happens on a cluster in the terminal
@@ -18,6 +19,8 @@ use crate::{block_on, signals, ui};
 pub(crate) struct TopArgs {
     #[command(flatten)]
     connect: ConnectArgs,
+    #[command(flatten)]
+    agents: AgentsArgs,
 }
 
 impl TopArgs {
@@ -29,7 +32,7 @@ impl TopArgs {
             let stop = signals::stop_on_signal()?;
             let (config, source) = self.connect.config(concat!("lifesign-top/", env!("CARGO_PKG_VERSION"))).await?;
             let cluster = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-            let (followed, shared) = ui::reader(config, &source)?;
+            let (followed, shared) = ui::reader(config, &source, self.agents.agents)?;
             let colour = std::env::var_os("NO_COLOR").is_none();
             let feed = ::ui::follow(followed, shared.clone(), stop.clone());
             let shown = top::run(shared, TopConfig { cluster, colour }, stop.clone());

@@ -28,9 +28,26 @@ use crate::{block_on, signals};
 pub(crate) struct UiArgs {
     #[command(flatten)]
     connect: ConnectArgs,
+    #[command(flatten)]
+    agents: AgentsArgs,
     /// Where the page is served: a loopback address; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+}
+
+/// Agents beside a kubelet, whose attempts the API does not lead to.
+#[derive(Args)]
+pub(crate) struct AgentsArgs {
+    /// An agent of a cluster (`lifesign agent --cluster`) whose attempts are shown, through `kubectl port-forward`; may be repeated
+    #[arg(long = "agent", value_name = "http://ADDR:PORT", value_parser = agent_url)]
+    pub(crate) agents: Vec<String>,
+}
+
+fn agent_url(text: &str) -> Result<String, String> {
+    match text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/').parse::<SocketAddr>()) {
+        Some(Ok(address)) => Ok(format!("http://{address}")),
+        _ => Err("must be like http://127.0.0.1:9000".to_owned()),
+    }
 }
 
 impl UiArgs {
@@ -39,7 +56,7 @@ impl UiArgs {
         block_on(async {
             let stop = signals::stop_on_signal()?;
             let (config, source) = self.connect.config(concat!("lifesign-ui/", env!("CARGO_PKG_VERSION"))).await?;
-            let (followed, shared) = reader(config.clone(), &source)?;
+            let (followed, shared) = reader(config.clone(), &source, self.agents.agents)?;
             let page = open(self.listen, &config, &shared).await?;
             crate::output::print(format!("{}\n", page.url()).as_bytes())?;
             tokio::join!(view::follow(followed, shared, stop.clone()), page.run(stop.clone()));
@@ -49,13 +66,13 @@ impl UiArgs {
 }
 
 /// Returns what a view of a cluster reads from, and the board that it fills.
-pub(crate) fn reader(config: Config, source: &str) -> Result<(Source, Shared), Failure> {
+pub(crate) fn reader(config: Config, source: &str, agents: Vec<String>) -> Result<(Source, Shared), Failure> {
     let bad = |error: String| Failure::usage(format!("{source}: {error}"));
     let client = client(config.clone()).map_err(bad)?;
     let asker = Arc::new(Asker::new(config).map_err(bad)?);
     let informers = Informers::new(client.clone(), runtime::Metrics::default());
     Ok((
-        Source { client, informers, ask_agent: agents(asker), connections: None, default_grace: None },
+        Source { client, informers, ask_agent: self::agents(asker), agents, connections: None, default_grace: None },
         Shared::new(crate::config::clock()),
     ))
 }

@@ -334,6 +334,7 @@ impl UpArgs {
             informers: informers.clone(),
             ask_agent: ui::agents(asker),
             connections: Some(Arc::new(move || connections.counts())),
+            agents: Vec::new(),
             default_grace: Some(self.profile.options().default_grace),
         };
         Ok(Some((page, source, shared)))

@@ -114,22 +114,25 @@ fn a_bad_manifest() {
         killed unless it answers within 14s of its start
 
         PROBE     HANDLER  DELAY  PERIOD  TIMEOUT  OK/FAIL  WHAT IT DOES
-        liveness  exec     10s    2s      3s       1/3      stops it 4s to 12.3s after it fails, gone
-                                                            for good within 30s more
+        liveness  exec     10s    2s      3s       1/3      stops it 4s to 12.3s after it fails, not
+                                                            started again, gone within 30s more
 
                    0s        2s        4s        6s        8s        10s       12s       14s
         liveness   ..................................................|         |         K
 
       error   invalid: spec.containers[0].livenessProbe.periodMilliseconds
+              standard input:12
               Forbidden: only allowed on readiness and startup probes
               -> the API server refuses the object
 
-      warning timeout-not-below-period: spec.containers[0].livenessProbe
-              timeout 3s is not shorter than the period 2s: a target that hangs is asked less often than
-              the period says
+      warning timeout-beyond-period: spec.containers[0].livenessProbe
+              standard input:9
+              timeout 3s is longer than the period 2s: a target that hangs is asked less often than the
+              period says
               -> make the timeout shorter or the period longer
 
       info    delay-instead-of-startup: spec.containers[0].livenessProbe
+              standard input:9
               10s is a guess: a slower start is killed from 14s on, and a hang in the first 10s is not
               seen
               -> use a startupProbe with a short period instead: it ends as soon as the container is up
@@ -137,7 +140,7 @@ fn a_bad_manifest() {
     timelines: the container answers at once
     . delay  ~ not started  : knocks  | attempt  S started  R ready  = stays ready  K killed if silent
     times are those of Lifesign's agent; --kubelet shows those of a stock kubelet beside them
-    skipped: ConfigMap settings: it has no pod template
+    skipped, without a pod template: ConfigMap settings
     "#);
 }
 
@@ -205,6 +208,52 @@ fn gates_and_policy_change_the_answer() {
     assert_eq!(period(&["--feature-gates", "SubSecondProbes=false"], "periodMs"), 1_000);
     assert_eq!(period(&["--policy", "Always"], "periodAfterSuccessMs"), 500);
     assert_eq!(period(&["--policy", "AlwaysWhenWaitingForSuccess"], "periodAfterLossMs"), 500);
+}
+
+/// Puts `lifesign` on the PATH of a command.
+fn with_binary(command: &mut Command) -> &mut Command {
+    let folder = Path::new(env!("CARGO_BIN_EXE_lifesign")).parent().expect("it is in a folder").to_owned();
+    let rest = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&rest))).expect("no colon in it");
+    command.env("PATH", path).env_remove("GITHUB_ACTIONS")
+}
+
+#[test]
+fn the_hook_and_the_step_of_the_examples_let_good_manifests_pass_and_no_others() {
+    let examples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let folder = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"];
+        command.args(identity).args(arguments).current_dir(folder.path());
+        with_binary(&mut command).output().expect("git runs")
+    };
+    assert!(git(&["init", "-q"]).status.success());
+    std::fs::copy(examples.join("pre-commit"), folder.path().join(".git/hooks/pre-commit")).unwrap();
+    std::fs::create_dir(folder.path().join("deploy")).unwrap();
+    let file = folder.path().join("deploy/a pod.yaml");
+    let commit = |manifest: &str| {
+        std::fs::write(&file, manifest).unwrap();
+        assert!(git(&["add", "."]).status.success());
+        git(&["commit", "-q", "-m", "x"])
+    };
+    let good = commit(GOOD);
+    assert!(good.status.success(), "{}", stderr(&good));
+    let bad = commit(BAD);
+    assert!(!bad.status.success() && stderr(&bad).contains("found 1 error and 1 warning"), "{}", stderr(&bad));
+    // What is not staged does not count.
+    assert!(git(&["reset", "-q", "--hard"]).status.success());
+    std::fs::write(&file, BAD).unwrap();
+    let other = git(&["commit", "-q", "--allow-empty", "-m", "y"]);
+    assert!(other.status.success(), "{}", stderr(&other));
+
+    let mut step = Command::new(examples.join("ci-explain"));
+    let failed = with_binary(step.arg("deploy").current_dir(folder.path())).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+    let sarif: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("explain.sarif")).unwrap()).unwrap();
+    let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!((&place["artifactLocation"]["uri"], &place["region"]["startLine"]), (&"deploy/a pod.yaml".into(), &12.into()));
 }
 
 /// The page shows manifests, then commands, each followed by what it says.

@@ -3,11 +3,14 @@
 /// Returns the line of a field in a document, from 0; as near as its block style tells.
 pub(super) fn line(text: &str, path: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
+    if lines.is_empty() {
+        return 0;
+    }
     let (mut at, mut end, mut indent) = (0, lines.len(), None);
-    for step in path.replace('[', ".[").split('.').filter(|step| !step.is_empty()) {
-        let found = match step.strip_prefix('[').and_then(|inner| inner.trim_end_matches(']').parse::<usize>().ok()) {
-            Some(index) => item(&lines, at, end, index),
-            None => member(&lines, at, end, indent, step.trim_start_matches('[').trim_end_matches(']')),
+    for step in steps(path) {
+        let found = match step {
+            Step::Item(index) => item(&lines, at, end, index),
+            Step::Member(key) => member(&lines, at, end, indent, key),
         };
         let Some((place, column)) = found else { return at };
         (at, indent) = (place, Some(column));
@@ -16,6 +19,40 @@ pub(super) fn line(text: &str, path: &str) -> usize {
             .unwrap_or(end);
     }
     at
+}
+
+enum Step<'a> {
+    Member(&'a str),
+    Item(usize),
+}
+
+/// Takes a path apart: `a.b[0]` and `annotations[example.com/key]`.
+fn steps(path: &str) -> Vec<Step<'_>> {
+    let mut found = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some((inner, after)) = rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            found.push(inner.parse().map_or(Step::Member(inner), Step::Item));
+            rest = after;
+        } else {
+            let (step, after) = rest.split_at(rest[1..].find(['.', '[']).map_or(rest.len(), |end| end + 1));
+            found.push(Step::Member(step.trim_start_matches('.')));
+            rest = after;
+        }
+    }
+    found
+}
+
+/// Returns the lines at which the items of a list begin, from 0; none if the style of the document does not tell.
+pub(crate) fn items(text: &str, count: usize) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let Some(head) = lines.iter().position(|line| line.trim_end() == "items:") else { return Vec::new() };
+    let column = lines[head + 1..].iter().find(|line| matters(line)).map_or(0, |line| column_of(line));
+    let begins = |line: &&str| column_of(line) == column && line.trim_start().starts_with('-');
+    let ends = |line: &&str| matters(line) && column_of(line) == 0 && !line.starts_with('-');
+    let below = lines[head + 1..].iter().take_while(|line| !ends(line)).enumerate();
+    let starts: Vec<usize> = below.filter(|(_, line)| begins(line)).map(|(place, _)| head + 1 + place).collect();
+    if starts.len() == count { starts } else { Vec::new() }
 }
 
 fn matters(line: &str) -> bool {
@@ -66,5 +103,17 @@ mod tests {
         // What is not written leads to what is around it.
         assert_eq!(line(text, "spec.containers[1].readinessProbe"), 7);
         assert_eq!(line(text, "spec.selector"), 1);
+        let text = "metadata:\n  annotations:\n    a: b\n    lifesign.dev/probes: x\nspec: {}\n";
+        assert_eq!(line(text, "metadata.annotations[lifesign.dev/probes][app].readinessProbe"), 3);
+        assert_eq!(line(text, "kind"), 0);
+    }
+
+    #[test]
+    fn items_of_a_list_are_found_in_block_style() {
+        let text = "kind: List\nitems:\n- kind: Pod\n  spec:\n    containers:\n    - name: a\n- kind: Pod\nmetadata: {}\n";
+        assert_eq!(items(text, 2), [2, 6]);
+        assert!(items(text, 3).is_empty());
+        assert!(items("{\"items\": [1]}", 1).is_empty());
+        assert_eq!(line("- kind: Pod\n  spec:\n    containers:\n    - name: a\n", "spec.containers[0]"), 3);
     }
 }

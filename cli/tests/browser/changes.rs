@@ -104,6 +104,41 @@ pub(crate) fn a_rollout_of_a_profile_shows_its_steps() {
     browser.until("the grace of the profile", &format!("{words}.includes('of 2 min')"));
 }
 
+/// Notes in the page how few ready endpoints a Service ever had, and whether one was seen that drains.
+const RECORD_ROLL: &str = r#"
+    const cells = (kind) => document.querySelectorAll(`[data-service="default/web"] .cell.${kind}`).length;
+    window.fewest = cells("ready");
+    const look = () => { window.fewest = Math.min(window.fewest, cells("ready")); window.drained ||= cells("draining") > 0; };
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true });
+"#;
+
+pub(crate) fn a_roll_of_a_deployment_is_seen_pod_by_pod() {
+    let site = Site::start();
+    site.create(SERVICES, &service("web", "web"));
+    let mut template = server("none", "web", &["--drain", "1s"]);
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": template["spec"].take()});
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    site.create(deployments, &json!({"metadata": {"name": "web"}, "spec": spec}));
+    let browser = Browser::start(1400, 1000);
+    browser.open(&site.url());
+    browser.until("two endpoints", "document.querySelectorAll('[data-service=\"default/web\"] .cell.ready').length === 2");
+    browser.run(RECORD_ROLL);
+    browser.run("window.before = [...document.querySelectorAll('[data-pod]')].map((pod) => pod.dataset.pod)");
+    let change = json!({"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}});
+    assert_eq!(site.call("PATCH", &format!("{deployments}/web"), &change).0, 200);
+    browser.until("a pod beside the old ones", "document.querySelectorAll('[data-pod]').length > 2");
+    keep(&browser, "ui-roll.png");
+    browser.until(
+        "two other pods",
+        "(() => { const pods = [...document.querySelectorAll('[data-pod]')]; return pods.length === 2 && pods.every((pod) => pod.dataset.state === 'ready' && !window.before.includes(pod.dataset.pod)); })()",
+    );
+    browser.until("two endpoints again", "document.querySelectorAll('[data-service=\"default/web\"] .cell').length === 2");
+    assert_eq!(browser.run("return window.drained === true"), true, "the old ones were seen to drain");
+    let fewest = browser.run("return window.fewest").as_u64().unwrap();
+    assert!(fewest >= 1, "there was always a ready endpoint, {fewest}");
+}
+
 /// `lifesign ui` as a process; it goes with this.
 struct Ui(Child);
 

@@ -22,6 +22,9 @@ pub(crate) fn the_first_paint_is_quick() {
     assert!(paint.as_f64().unwrap() < 2000.0, "{paint}");
 }
 
+/// How often the memory of the page is looked at.
+const SAMPLES: u32 = 10;
+
 /// Returns the CPU time of processes so far.
 fn cpu(pids: &[i32]) -> Duration {
     let ticks = |pid: &i32| {
@@ -49,11 +52,12 @@ fn family(root: i32) -> Vec<i32> {
     all
 }
 
-/// Measures for `LIFESIGN_MEASURE_SECONDS` with and without an open page; otherwise shortly, with fewer pods.
+/// Measures for `LIFESIGN_MEASURE_SECONDS` with and without an open page; otherwise shortly, with fewer pods. The memory of the page is then
+/// followed for `LIFESIGN_MEMORY_SECONDS`, or as long.
 pub(crate) fn two_hundred_pods_cost_little() {
-    let seconds = std::env::var("LIFESIGN_MEASURE_SECONDS").ok().and_then(|text| text.parse().ok());
-    let (pods, span) =
-        if let Some(seconds) = seconds { (200, Duration::from_secs(seconds)) } else { (20, Duration::from_secs(2)) };
+    let seconds = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    let (pods, span) = seconds("LIFESIGN_MEASURE_SECONDS").map_or((20, Duration::from_secs(2)), |span| (200, span));
+    let followed = seconds("LIFESIGN_MEMORY_SECONDS").unwrap_or(span);
     let site = Site::start();
     for n in 0..pods {
         site.create(PODS, &server(&format!("web-{n:03}"), "web", &[]));
@@ -83,13 +87,13 @@ pub(crate) fn two_hundred_pods_cost_little() {
     let part = |now: Duration, then: Duration| 100.0 * (now - then).as_secs_f64() / began.elapsed().as_secs_f64();
     let (with, shown) = (part(cpu(&plane), before.0), part(cpu(&page), before.1));
     let mut memory = vec![heap()];
-    for _ in 0..4 {
-        std::thread::sleep(span / 4);
+    for _ in 0..SAMPLES {
+        std::thread::sleep(followed / SAMPLES);
         memory.push(heap());
     }
     println!(
         "{pods} pods, {span:?}: plane {without:.1} % of a core without a page, {with:.1} % with one, browser {shown:.1} %; \
-         page memory over as long again: {} MB",
+         page memory over {followed:?}: {} MB",
         memory.join(", ")
     );
     wait("strips that go on", || browser.run("return document.getElementById('live').textContent") == "live");

@@ -34,7 +34,7 @@ macro_rules! tests {
 
 fn main() -> ExitCode {
     let tests = tests! {
-        changes: what_changes_appears_without_reload_and_in_order, a_rollout_of_a_profile_shows_its_steps, a_page_that_was_cut_off_says_so_and_goes_on, the_waterfall_of_a_start_has_every_step;
+        changes: what_changes_appears_without_reload_and_in_order, a_rollout_of_a_profile_shows_its_steps, a_roll_of_a_deployment_is_seen_pod_by_pod, a_page_that_was_cut_off_says_so_and_goes_on, the_waterfall_of_a_start_has_every_step;
         figures: the_first_paint_is_quick, two_hundred_pods_cost_little;
         looks: keys_filter_move_open_and_close, a_phone_shows_one_section_at_a_time, pictures_for_the_documents;
         safety: hostile_texts_stay_text, a_wrong_token_a_foreign_host_and_a_foreign_origin_are_refused;

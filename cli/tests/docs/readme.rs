@@ -87,9 +87,10 @@ fn the_commands_of_the_readme_run() {
             continue;
         }
         ran += 1;
-        // It has a test of its own, which runs it faster.
-        if name == "demo" {
-            continue;
+        let mut arguments = arguments;
+        // As it is written it takes a minute: `.ci/run` asks for that, here it is ten times as fast.
+        if name == "demo" && std::env::var_os("LIFESIGN_WHOLE_DEMO").is_none() {
+            arguments.push("--fast");
         }
         if SERVING.contains(&name) {
             running.push(Serving::start(home.path(), &[&arguments[..], &["--listen", "127.0.0.1:0"]].concat()));

@@ -3,35 +3,17 @@
 use std::collections::BTreeMap;
 
 use api::field::{self, Path};
-use api::{Gate, HandlerKind, ProbeType, Selector, duration, json};
+use api::{Gate, HandlerKind, ProbeType, duration, json};
 use serde_json::Value;
 
+use crate::in_front::leads_to;
 use crate::report::{Finding, Severity};
 use crate::workloads::{Read, Subject};
-use crate::{Options, Times, name, namespace};
+use crate::{Options, Origin, Times, is_service, name};
 use probe::timing::SubSecondProbePolicy;
 
 /// A startup budget below this is worth a word when it comes from an offset; as the admission warning.
 const STARTUP_BUDGET_MS_MIN: u64 = 10_000;
-/// The members of a probe.
-const KNOWN_FIELDS: [&str; 13] = [
-    "exec",
-    "failureThreshold",
-    "grpc",
-    "httpGet",
-    "initialDelayMilliseconds",
-    "initialDelaySeconds",
-    "periodMilliseconds",
-    "periodSeconds",
-    "successThreshold",
-    "tcpSocket",
-    "terminationGracePeriodSeconds",
-    "timeoutMilliseconds",
-    "timeoutSeconds",
-];
-
-/// What follows from what the API does not accept.
-const REFUSED: &str = "the API server refuses the object";
 
 /// Formats milliseconds.
 pub(super) fn span(ms: u64) -> String {
@@ -39,12 +21,35 @@ pub(super) fn span(ms: u64) -> String {
 }
 
 /// The findings about one object.
-#[derive(Default)]
 pub(super) struct Findings {
     pub(super) all: Vec<Finding>,
+    origin: Origin,
+}
+
+impl Default for Findings {
+    fn default() -> Findings {
+        Findings::new(Origin::BuiltIn)
+    }
 }
 
 impl Findings {
+    pub(super) fn new(origin: Origin) -> Findings {
+        Findings { all: Vec::new(), origin }
+    }
+
+    /// Returns where the template comes from.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Returns what follows from what the API does not accept.
+    pub(super) fn refused(&self) -> &'static str {
+        match self.origin {
+            Origin::BuiltIn => "the API server refuses the object",
+            Origin::Custom => "the API server refuses the pods that are made from it",
+        }
+    }
+
     pub(super) fn add(
         &mut self,
         severity: Severity,
@@ -53,46 +58,13 @@ impl Findings {
         text: impl Into<String>,
         advice: impl Into<String>,
     ) {
-        self.all.push(Finding { severity, id, path: path.to_string(), text: text.into(), advice: advice.into(), patch: None });
+        let (path, text, advice) = (path.to_string(), text.into(), advice.into());
+        self.all.push(Finding { severity, id, path, place: None, text, advice, patch: None });
     }
 
     /// A rule of the API that is broken.
     pub(super) fn invalid(&mut self, error: &field::Error) {
-        self.add(Severity::Error, "invalid", &error.path, error.message(), REFUSED);
-    }
-
-    /// A probe that cannot be decoded.
-    pub(super) fn unreadable(&mut self, path: Path, error: &serde_json::Error) {
-        self.add(Severity::Error, "unreadable", path, error.to_string(), REFUSED);
-    }
-
-    /// Fields of a pod template that nobody knows; those of probes have words of their own.
-    pub(super) fn unknown_fields(&mut self, paths: &[String]) {
-        for path in paths {
-            let field = path.rsplit(['.', ']']).next().unwrap_or(path);
-            if self.all.iter().any(|known| known.id == "unknown-field" && known.path == *path) {
-                continue;
-            }
-            let text = format!("there is no field {field:?} here");
-            let advice = "kubectl refuses it; with --validate=false it is dropped without a word";
-            self.add(Severity::Error, "unknown-field", path, text, advice);
-        }
-    }
-
-    /// Members of a probe that nobody knows, and numbers that do not fit their type.
-    pub(super) fn fields(&mut self, probe: &Value, path: &Path) {
-        for (key, value) in probe.as_object().into_iter().flatten() {
-            if !KNOWN_FIELDS.contains(&key.as_str()) {
-                let text = format!("a probe has no field {key:?}");
-                let advice = "kubectl refuses it; with --validate=false it is dropped without a word";
-                self.add(Severity::Error, "unknown-field", path.child(key), text, advice);
-            }
-            // The grace is the only 64-bit number.
-            if key != "terminationGracePeriodSeconds" && value.as_i64().is_some_and(|number| i32::try_from(number).is_err()) {
-                let text = format!("{value} does not fit into 32 bits");
-                self.add(Severity::Error, "unreadable", path.child(key), text, REFUSED);
-            }
-        }
+        self.add(Severity::Error, "invalid", &error.path, error.message(), self.refused());
     }
 
     /// Millisecond fields whose gate is off.
@@ -151,23 +123,20 @@ pub(super) fn undeclared_port(container: &Value, name: &str, probe: &Value, path
     }
 }
 
-/// Finds a timeout that is not shorter than the period.
+/// Finds a timeout that is longer than the period.
 pub(super) fn timeout(times: &Times, path: &Path, options: &Options, found: &mut Findings) {
-    if times.timeout_ms < times.period_ms {
+    // One second is the shortest timeout there is without the gate, so nobody can do better.
+    let shortest = times.timeout_ms <= 1_000 && !options.node.gates.enabled(Gate::SubSecondProbeTimeouts);
+    if times.timeout_ms <= times.period_ms || shortest {
         return;
     }
     let text = format!(
-        "timeout {} is not shorter than the period {}: a target that hangs is asked less often than the period says",
+        "timeout {} is longer than the period {}: a target that hangs is asked less often than the period says",
         span(times.timeout_ms),
         span(times.period_ms)
     );
-    // One second is the shortest timeout there is without the gate, so nobody can do better.
-    let gate = options.node.gates.enabled(Gate::SubSecondProbeTimeouts);
-    let (severity, advice) = match times.timeout_ms {
-        ..=1_000 if !gate => (Severity::Info, "shorter timeouts need the gate SubSecondProbeTimeouts"),
-        _ => (Severity::Warning, "make the timeout shorter or the period longer"),
-    };
-    found.add(severity, "timeout-not-below-period", path, text, advice);
+    let advice = "make the timeout shorter or the period longer";
+    found.add(Severity::Warning, "timeout-beyond-period", path, text, advice);
 }
 
 /// Finds a command that is run more often than every second.
@@ -212,7 +181,11 @@ fn stricter(liveness: &Read<'_>, readiness: &Read<'_>, found: &mut Findings) {
         "liveness gives up within {}, readiness within {}: {}",
         span(kill.to_ms),
         span(remove.to_ms),
-        if same { "the container is killed before or while it leaves the endpoints" } else { "a hang kills before it drains" }
+        if same {
+            "the container is killed before or while it leaves the endpoints"
+        } else {
+            "what makes both fail may kill it before it leaves the endpoints"
+        }
     );
     let severity = if same { Severity::Warning } else { Severity::Info };
     let advice = "give liveness a larger failureThreshold or periodSeconds than readiness";
@@ -258,14 +231,9 @@ pub(super) fn services(
     found: &mut Findings,
 ) {
     let selects = |service: &&Value| {
-        let wanted: BTreeMap<String, String> = json::object(service, &["spec", "selector"])
-            .map(|labels| labels.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect())
-            .unwrap_or_default();
-        json::text(service, &["kind"]) == "Service"
-            && namespace(service) == namespace(object)
+        is_service(service)
             && json::boolean(service, &["spec", "publishNotReadyAddresses"]) != Some(true)
-            && !wanted.is_empty()
-            && Selector::from_labels(&wanted).matches(labels)
+            && leads_to(service, object, labels)
     };
     if !json::items(spec, &["readinessGates"]).is_empty() {
         return;

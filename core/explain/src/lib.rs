@@ -13,18 +13,20 @@ pub mod patch;
 mod practice;
 pub mod report;
 pub mod rules;
+mod shape;
 mod table;
 mod templates;
 mod timeline;
 pub mod times;
 mod workloads;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::{ProbeType, json, pod, probe_rules};
+use api::{ProbeType, json, pod};
 use serde_json::Value;
 
+use findings::Findings;
 use probe::timing::{Defaults, NodePolicy, Timing, knocks};
 
 pub use report::{Action, Finding, Report, Severity, Skipped, Workload};
@@ -53,10 +55,15 @@ impl Options {
 /// Explains the probes of some objects; Services and markers among them count for the workloads that they select.
 pub fn explain(objects: &[Value], options: &Options) -> Report {
     let mut report = Report::default();
-    for object in objects {
-        let workloads = judge(object, objects, options);
+    for (index, object) in objects.iter().enumerate() {
+        let mut workloads = judge(object, objects, options);
+        workloads.iter_mut().for_each(|workload| workload.object = index);
         if workloads.is_empty() && !is_service(object) {
-            report.skipped.push(Skipped { kind: json::text(object, &["kind"]).to_owned(), name: name(object).to_owned() });
+            report.skipped.push(Skipped {
+                api_version: json::text(object, &["apiVersion"]).to_owned(),
+                kind: json::text(object, &["kind"]).to_owned(),
+                name: name(object).to_owned(),
+            });
         }
         report.workloads.extend(workloads);
     }
@@ -66,14 +73,29 @@ pub fn explain(objects: &[Value], options: &Options) -> Report {
 /// Explains as [`explain`] does, and computes the patch of every finding: each is tried, which takes a while for large files.
 pub fn explain_with_patches(objects: &[Value], options: &Options) -> Report {
     let mut report = explain(objects, options);
-    let mut workloads = report.workloads.iter_mut();
-    for (index, object) in objects.iter().enumerate() {
-        let own = judge(object, objects, options).len();
-        for finding in workloads.by_ref().take(own).flat_map(|workload| &mut workload.findings) {
-            finding.patch = mend(objects, index, finding, options);
+    // Objects that differ in nothing but their names have the same patches.
+    let mut known: BTreeMap<(String, &'static str, String), Option<Value>> = BTreeMap::new();
+    for workload in &mut report.workloads {
+        let object = &objects[workload.object];
+        let like = |field: &str| object.get("metadata").and_then(|metadata| metadata.get(field)).map(Value::to_string);
+        let parts = [Some(workload.kind.clone()), like("namespace"), like("labels"), object.get("spec").map(Value::to_string)];
+        let like = parts.map(Option::unwrap_or_default).join("\n");
+        for finding in &mut workload.findings {
+            let key = (like.clone(), finding.id, finding.path.clone());
+            let mend = || mend(objects, workload.object, finding, options);
+            finding.patch = known.entry(key).or_insert_with(mend).clone();
         }
     }
     report
+}
+
+/// Where a pod template comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A kind of Kubernetes: its API server judges the whole of it.
+    BuiltIn,
+    /// Another kind: its template may have fields of its own, and pods are judged when they are made.
+    Custom,
 }
 
 /// Returns whether an object is a Service of Kubernetes; others have that kind too.
@@ -86,14 +108,14 @@ fn judge(object: &Value, objects: &[Value], options: &Options) -> Vec<Workload> 
     let kind = json::text(object, &["kind"]);
     let mut workloads = match kind {
         "PodProbeMarker" => vec![markers::explain(object, objects, options)],
-        _ if is_service(object) => in_front::judge(object, &pods_of(objects)).into_iter().collect(),
-        kind => match probe_rules::pod_spec_path(kind) {
-            Some(path) => vec![workloads::explain(object, path, objects, options)],
+        _ if is_service(object) => in_front::judge(object, objects).into_iter().collect(),
+        _ => match templates::built_in(object) {
+            Some(path) => vec![workloads::explain(object, path, Origin::BuiltIn, objects, options)],
             None => templates::find(object).iter().map(|template| from_template(object, template, objects, options)).collect(),
         },
     };
     for workload in &mut workloads {
-        let template = probe_rules::pod_spec_path(kind).and_then(|path| json::at(object, path.split_last()?.1));
+        let template = templates::built_in(object).and_then(|path| json::at(object, path.split_last()?.1));
         let mut ignored = rules::ignored_by(object, template.unwrap_or(&Value::Null));
         ignored.extend(options.ignore.iter().cloned());
         rules::silence(&mut workload.findings, &ignored);
@@ -104,30 +126,17 @@ fn judge(object: &Value, objects: &[Value], options: &Options) -> Vec<Workload> 
 
 /// Explains a template that was found by its structure: as a pod, with the paths of the object.
 fn from_template(object: &Value, template: &templates::Template, objects: &[Value], options: &Options) -> Workload {
-    let mut workload = workloads::explain(&template.pod, &["spec"], objects, options);
+    let mut workload = workloads::explain(&template.pod, &["spec"], Origin::Custom, objects, options);
     workload.kind = json::text(object, &["kind"]).to_owned();
-    let prefix = template.path.join(".");
     for finding in &mut workload.findings {
-        finding.path = format!("{prefix}.{}", finding.path);
+        finding.path = format!("{}.{}", template.path, finding.path);
     }
+    let mut found = Findings::default();
+    shape::kind(object, &mut found);
+    workload.findings.extend(found.all);
     let ignored = rules::ignored_by(&template.pod, &Value::Null);
     rules::silence(&mut workload.findings, &ignored);
     workload
-}
-
-/// Returns the pods that the objects make.
-fn pods_of(objects: &[Value]) -> Vec<in_front::Given<'_>> {
-    let given = |object| {
-        let path = probe_rules::pod_spec_path(json::text(object, &["kind"]))?;
-        let spec = json::at(object, path)?;
-        Some(in_front::Given {
-            namespace: namespace(object),
-            name: name(object),
-            labels: workloads::labels(object, path),
-            spec,
-        })
-    };
-    objects.iter().filter_map(given).collect()
 }
 
 /// Returns a patch that takes a finding away and brings no other; `None`: there is none that can be computed.

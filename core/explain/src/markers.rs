@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::findings::{self, Findings};
+use crate::in_front::{Given, pods_beside};
 use crate::report::{Action, Container, Probe, Severity, Workload};
-use crate::workloads::labels;
 use crate::{Options, Times, name, namespace};
 use probe::timing::{Defaults, NodePolicy, Timing};
 
@@ -31,6 +31,7 @@ pub(super) fn explain(object: &Value, all: &[Value], options: &Options) -> Workl
             None => containers.push(Container {
                 name: container.to_owned(),
                 sidecar: false,
+                moved: false,
                 refused: false,
                 ready: None,
                 ready_at_ms: None,
@@ -41,6 +42,7 @@ pub(super) fn explain(object: &Value, all: &[Value], options: &Options) -> Workl
         }
     }
     Workload {
+        object: 0,
         kind: "PodProbeMarker".to_owned(),
         namespace: namespace(object).to_owned(),
         name: name(object).to_owned(),
@@ -56,14 +58,8 @@ fn marker_times(probe: &pod::Probe, node: &NodePolicy) -> Times {
 
 fn probe(item: &Value, path: &Path, options: &Options, found: &mut Findings) -> Option<Probe> {
     let value = json::get(item, "probe")?;
-    found.fields(value, path);
-    let stored = match pod::Probe::deserialize(value) {
-        Ok(probe) => probe,
-        Err(error) => {
-            found.unreadable(path.clone(), &error);
-            return None;
-        }
-    };
+    found.shape("Probe", value, &format!("{path}."), |_| true);
+    let stored = pod::Probe::deserialize(value).ok()?;
     let times = marker_times(&stored, &options.node);
     let without = NodePolicy { gates: options.node.gates.clone().with(Gate::SubSecondProbes, false), ..options.node.clone() };
     findings::timeout(&times, path, options, found);
@@ -81,36 +77,24 @@ fn probe(item: &Value, path: &Path, options: &Options, found: &mut Findings) -> 
     })
 }
 
-/// The containers of a workload that a marker selects, sidecars included.
-struct Selected<'a> {
-    name: &'a str,
-    containers: Vec<&'a Value>,
-}
-
-fn selected<'a>(marker: &Value, all: &'a [Value]) -> Vec<Selected<'a>> {
+/// Returns the pods that a marker selects.
+fn selected<'a>(marker: &Value, all: &'a [Value]) -> Vec<Given<'a>> {
     let selector = json::at(marker, &["spec", "selector"]).and_then(|selector| LabelSelector::deserialize(selector).ok());
     let Some(selector) = selector.filter(|selector| !selector.is_empty()).and_then(|selector| selector.compile()) else {
         return Vec::new();
     };
-    let mut selected = Vec::new();
-    for object in all.iter().filter(|object| namespace(object) == namespace(marker)) {
-        let Some(path) = probe_rules::pod_spec_path(json::text(object, &["kind"])) else { continue };
-        if !selector.matches(&labels(object, path)) {
-            continue;
-        }
-        let Some(spec) = json::at(object, path) else { continue };
-        let sidecars = json::items(spec, &["initContainers"]).iter();
-        let sidecars = sidecars.filter(|container| json::text(container, &["restartPolicy"]) == "Always");
-        let containers = sidecars.chain(json::items(spec, &["containers"])).collect();
-        selected.push(Selected { name: name(object), containers });
-    }
-    selected
+    let mut pods = pods_beside(marker, all);
+    pods.retain(|pod| selector.matches(&pod.labels));
+    pods
 }
 
 /// Finds selected workloads in which a probe has no container or no port to ask.
-fn targets(item: &Value, container: &str, selected: &[Selected<'_>], path: &Path, found: &mut Findings) {
+fn targets(item: &Value, container: &str, selected: &[Given<'_>], path: &Path, found: &mut Findings) {
     for workload in selected {
-        match workload.containers.iter().find(|value| json::text(value, &["name"]) == container) {
+        let sidecars = json::items(&workload.spec, &["initContainers"]).iter();
+        let sidecars = sidecars.filter(|container| json::text(container, &["restartPolicy"]) == "Always");
+        let mut containers = sidecars.chain(json::items(&workload.spec, &["containers"]));
+        match containers.find(|value| json::text(value, &["name"]) == container) {
             Some(value) => {
                 let probe = json::get(item, "probe").unwrap_or(&Value::Null);
                 findings::undeclared_port(value, container, probe, &path.child("probe"), found);

@@ -2,7 +2,7 @@
 
 use api::field::Path;
 use api::{HandlerKind, ProbeType, json};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::findings::{Findings, span};
 use crate::report::Severity;
@@ -22,6 +22,8 @@ pub(super) fn container(subject: &Subject<'_>, spec: &Value, found: &mut Finding
     for read in &subject.probes {
         every_second(read, found);
         cannot_fail(read, found);
+        one_word(read, found);
+        asks_the_node(read, spec, found);
     }
 }
 
@@ -32,10 +34,13 @@ fn slow_start(subject: &Subject<'_>, found: &mut Findings) {
     if liveness.times.delay_ms > 0 || budget >= SLOW_START_MS || HandlerKind::of(liveness.value) == Some(HandlerKind::Exec) {
         return;
     }
+    let answer = match budget {
+        0 => "the first attempt".to_owned(),
+        budget => format!("within {}", span(budget)),
+    };
     let text = format!(
-        "without startup probe or delay liveness counts from the start on: a container that does not answer within {} is killed, \
-         and again and again if its start takes longer",
-        span(budget)
+        "without startup probe or delay liveness counts from the start on: a container that does not answer {answer} is killed, \
+         and again and again if its start takes longer"
     );
     found.add(Severity::Info, "liveness-without-startup", &liveness.path, text, "add a startupProbe that asks the same");
 }
@@ -79,6 +84,9 @@ fn every_second(read: &Read<'_>, found: &mut Findings) {
     found.add(Severity::Info, "exec-every-second", &read.path, text, "ask less often, or by httpGet, tcpSocket or grpc");
 }
 
+/// Words by which a script may end before its last command, or fail because of an earlier one.
+const ENDS: [&str; 8] = ["exit", "set", "exec", "kill", "trap", "return", "if", "case"];
+
 /// Returns whether a command always succeeds.
 pub(super) fn always_succeeds(command: &[&str]) -> bool {
     let base = |program: &str| program.rsplit('/').next().unwrap_or(program).to_owned();
@@ -86,13 +94,42 @@ pub(super) fn always_succeeds(command: &[&str]) -> bool {
         [] => false,
         [shell, "-c", script, ..] if ["sh", "bash", "ash", "dash"].contains(&base(shell).as_str()) => {
             let script = script.trim().trim_end_matches(';').trim();
-            let last = script.rsplit([';', '\n']).next().unwrap_or_default().trim();
-            ["true", ":", "exit 0", ""].contains(&last)
+            let (before, last) = script.rsplit_once([';', '\n']).unwrap_or(("", script));
+            let (before, last) = (before.trim(), last.trim());
+            let mut words = before
+                .split(|c: char| !c.is_ascii_alphanumeric())
+                .chain(last.strip_suffix("exit 0").unwrap_or(last).split(' '));
+            if words.any(|word| ENDS.contains(&word)) {
+                return false;
+            }
+            ["true", ":", "exit 0"].contains(&last)
                 || (last.ends_with("|| true") || last.ends_with("||true") || last.ends_with("|| exit 0"))
                 || (last.starts_with("echo ") && !last.contains(['&', '|', '$', '`', '<', '>']))
         }
-        [program, ..] => ["true", "echo", ":"].contains(&base(program).as_str()),
+        [program, ..] => ["true", "echo"].contains(&base(program).as_str()),
     }
+}
+
+/// Finds a command line in one word: nobody takes it apart.
+fn one_word(read: &Read<'_>, found: &mut Findings) {
+    let [program] = json::items(read.value, &["exec", "command"]) else { return };
+    let Some(program) = program.as_str().filter(|program| program.trim().contains([' ', '|', ';'])) else { return };
+    let text = format!("no shell takes {program:?} apart: it is the name of one program, which is not there");
+    let path = read.path.child("exec").child("command");
+    let advice = "give each word as an item of its own, or run it by [sh, -c, ...]";
+    found.add(Severity::Error, "command-in-one-word", path, text, advice);
+}
+
+/// Finds a probe that asks the node instead of the container.
+fn asks_the_node(read: &Read<'_>, spec: &Value, found: &mut Findings) {
+    let Some(handler) = HandlerKind::of(read.value) else { return };
+    let host = json::text(read.value, &[handler.field(), "host"]);
+    if !["localhost", "127.0.0.1", "::1"].contains(&host) || json::boolean(spec, &["hostNetwork"]) == Some(true) {
+        return;
+    }
+    let text = format!("probes are sent by the node, so {host:?} is the node and not the container");
+    let path = read.path.child(handler.field()).child("host");
+    found.add(Severity::Warning, "host-is-the-node", path, text, "leave host away: the address of the pod is asked");
 }
 
 fn cannot_fail(read: &Read<'_>, found: &mut Findings) {
@@ -116,10 +153,10 @@ fn cannot_fail(read: &Read<'_>, found: &mut Findings) {
 }
 
 /// Judges what the kind says beside its template.
-pub(super) fn workload(kind: &str, object: &Value, subjects: &[Subject<'_>], found: &mut Findings) {
-    if matches!(kind, "Job" | "CronJob") {
+pub(super) fn workload(kind: &str, object: &Value, subjects: &[Subject<'_>], served: impl Fn() -> bool, found: &mut Findings) {
+    if matches!(kind, "Job" | "CronJob") && !served() {
         for read in subjects.iter().filter_map(|subject| subject.probe(ProbeType::Readiness)) {
-            let text = "a pod of a Job serves nobody: the probe only costs attempts";
+            let text = "no Service of the given files leads to this Job: if none does, the probe only costs attempts";
             found.add(Severity::Info, "readiness-on-job", &read.path, text, "remove it");
         }
     }
@@ -143,14 +180,26 @@ pub(super) fn workload(kind: &str, object: &Value, subjects: &[Subject<'_>], fou
     }
 }
 
-/// Judges the annotation by which a readiness probe moves to the agent, as the webhook does.
-pub(super) fn annotation(pod: &Value, prefix: &str, found: &mut Findings) {
-    let Err(errors) = admission::mutate(pod) else { return };
-    for error in errors {
-        let path = format!("{prefix}{}", error.path);
-        let advice = "the webhook of `lifesign install` refuses the pod";
-        found.add(Severity::Error, "annotation-invalid", path, error.message(), advice);
-    }
+/// Judges the annotation by which a readiness probe moves to the agent, as the webhook does; returns the probes that move, by container.
+pub(super) fn annotation(pod: &Value, prefix: &str, found: &mut Findings) -> Map<String, Value> {
+    let mutation = match admission::mutate(pod) {
+        Ok(mutation) => mutation,
+        Err(errors) => {
+            for error in errors {
+                let path = format!("{prefix}{}", error.path);
+                let advice = "the webhook of `lifesign install` refuses the pod";
+                found.add(Severity::Error, "annotation-invalid", path, error.message(), advice);
+            }
+            return Map::new();
+        }
+    };
+    let written = |operation: &Value| {
+        let moves = json::text(operation, &["path"]).ends_with(&admission::MOVED_PROBES.replace('/', "~1"));
+        moves.then(|| json::text(operation, &["value"]).to_owned())
+    };
+    let before = json::text(pod, &["metadata", "annotations", admission::MOVED_PROBES]);
+    let text = mutation.patch.iter().find_map(written).unwrap_or_else(|| before.to_owned());
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -167,6 +216,7 @@ mod tests {
             &["/bin/sh", "-c", "curl -f x || true"],
             &["sh", "-c", "echo ok"],
             &["echo"],
+            &["sh", "-c", "curl x; echo done"],
         ] {
             assert!(always_succeeds(command), "{command:?}");
         }
@@ -175,6 +225,12 @@ mod tests {
             &["sh", "-c", "curl -f localhost"],
             &["sh", "-c", "test -f x && echo ok"],
             &["pg_isready"],
+            &["sh", "-c", "set -e; curl -f localhost; echo ok"],
+            &["sh", "-c", "test -f /tmp/ok || exit 1; echo ok"],
+            &["sh", "-c", "if ! curl -f localhost; then exit 1; fi\ntrue"],
+            &["sh", "-c", "test -f x || exit 1 || true"],
+            // There is no such program.
+            &[":"],
             &[],
         ] {
             assert!(!always_succeeds(command), "{command:?}");

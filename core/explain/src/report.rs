@@ -31,7 +31,10 @@ impl Report {
 
 /// An object that was not looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Skipped {
+    /// Its version of the API.
+    pub api_version: String,
     /// Its kind.
     pub kind: String,
     /// Its name.
@@ -42,6 +45,9 @@ pub struct Skipped {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Workload {
+    /// Which of the objects it is.
+    #[serde(skip)]
+    pub object: usize,
     /// Its kind.
     pub kind: String,
     /// Its namespace; `default` where it names none.
@@ -62,6 +68,9 @@ pub struct Container {
     pub name: String,
     /// Whether it is an init container that runs beside the others.
     pub sidecar: bool,
+    /// Whether its readiness probe is run by the agent of a cluster, because an annotation of the pod moves it there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub moved: bool,
     /// Whether it has a probe that cannot be read: then nothing can be said of when it is ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
@@ -159,6 +168,9 @@ pub struct Finding {
     pub id: &'static str,
     /// The field it is about.
     pub path: String,
+    /// Where that stands: `file:line`; absent if nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// What happens.
     pub text: String,
     /// What to do; may be empty.

@@ -30,8 +30,9 @@ const NAMED: usize = 5;
 pub fn table(report: &Report, options: &Options, look: Look) -> String {
     let mut text = verdict(report);
     let listens = options.listens_ms();
-    for (names, workload) in folded(report) {
-        let _ = writeln!(text, "{} {}/{}", workload.kind, workload.namespace, heading(&names));
+    for alike in folded(report) {
+        let workload = alike[0];
+        let _ = writeln!(text, "{} {}", workload.kind, heading(&alike));
         for shown in &workload.containers {
             container(&mut text, shown, listens, look.width);
         }
@@ -49,10 +50,24 @@ pub fn table(report: &Report, options: &Options, look: Look) -> String {
         };
         let _ = writeln!(text, "{scene}\n{LEGEND}\n{source}");
     }
-    for skipped in &report.skipped {
-        let _ = writeln!(text, "skipped: {} {}: it has no pod template", skipped.kind, skipped.name);
-    }
+    skipped(&mut text, report, look.width);
     text
+}
+
+/// Says what was left out: by kind, and by name where there are few.
+fn skipped(text: &mut String, report: &Report, width: usize) {
+    let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for skipped in &report.skipped {
+        kinds.entry(&skipped.kind).or_default().push(&skipped.name);
+    }
+    let kind = |(kind, names): (&str, Vec<&str>)| match names.len() {
+        ..=3 => names.iter().map(|name| format!("{kind} {name}")).collect::<Vec<_>>().join(", "),
+        count => format!("{count} of kind {kind}"),
+    };
+    if !kinds.is_empty() {
+        let all: Vec<String> = kinds.into_iter().map(kind).collect();
+        wrap(text, "", &format!("skipped, without a pod template: {}", all.join(", ")), width);
+    }
 }
 
 /// Returns how many findings there are, of which severity; nothing if there is nothing to judge.
@@ -72,30 +87,38 @@ fn plural((count, word): (usize, &str)) -> String {
     format!("{count} {word}{}", if count == 1 || word == "info" { "" } else { "s" })
 }
 
-/// Returns every workload once, with the names of those that are like it.
-fn folded(report: &Report) -> Vec<(Vec<&str>, &Workload)> {
-    let mut all: Vec<(Vec<&str>, &Workload)> = Vec::new();
+/// Returns the workloads, those together that are alike.
+fn folded(report: &Report) -> Vec<Vec<&Workload>> {
+    let mut all: Vec<Vec<&Workload>> = Vec::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for workload in &report.workloads {
-        let Workload { kind, namespace, containers, findings, .. } = workload;
-        // What it says may contain its own name.
-        let like = format!("{kind}/{namespace} {containers:?} {findings:?}").replace(&workload.name, "");
+        let Workload { kind, containers, findings, .. } = workload;
+        let says: Vec<_> = findings.iter().map(|finding| (finding.id, &finding.path, &finding.text, &finding.patch)).collect();
+        // What it says may contain its own name, in quotes.
+        let like = format!("{kind} {containers:?} {says:?}").replace(&format!("\\\"{}\\\"", workload.name), "");
         match seen.get(&like) {
-            Some(index) => all[*index].0.push(&workload.name),
+            Some(index) => all[*index].push(workload),
             None => {
                 seen.insert(like, all.len());
-                all.push((vec![&workload.name], workload));
+                all.push(vec![workload]);
             }
         }
     }
     all
 }
 
-fn heading(names: &[&str]) -> String {
-    match names.len() {
-        1 => names[0].to_owned(),
+fn heading(alike: &[&Workload]) -> String {
+    let first = alike[0];
+    let one_namespace = alike.iter().all(|workload| workload.namespace == first.namespace);
+    let name = |(index, workload): (usize, &&Workload)| match one_namespace && index > 0 {
+        true => workload.name.clone(),
+        false => format!("{}/{}", workload.namespace, workload.name),
+    };
+    let names: Vec<String> = alike.iter().take(NAMED).enumerate().map(name).collect();
+    match alike.len() {
+        1 => names.join(", "),
         count if count <= NAMED => format!("{} ({count} alike)", names.join(", ")),
-        count => format!("{} and {} more ({count} alike)", names[..NAMED].join(", "), count - NAMED),
+        count => format!("{} and {} more ({count} alike)", names.join(", "), count - NAMED),
     }
 }
 
@@ -138,6 +161,9 @@ fn sentences(shown: &Container, ready: &Ready, listens: Option<u64>) -> Vec<Stri
         (0, false) => "ready the moment it runs: neither startup nor readiness probe".to_owned(),
         _ => format!("ready {}", readiness(shown, ready)),
     });
+    if shown.moved {
+        described.push("its readiness probe is run by `lifesign agent --cluster`, as an annotation of the pod says".to_owned());
+    }
     if let Some(listens) = listens {
         described.push(match shown.ready_at_ms {
             Some(at) if at < listens => {
@@ -212,7 +238,7 @@ fn effect(probe: &Probe) -> String {
     }
     match (probe.action, probe.recovering) {
         (Action::Kill { grace_ms, restart }, _) => {
-            let then = if restart { "restarted" } else { "gone for good" };
+            let then = if restart { "restarted" } else { "not started again, gone" };
             let _ = write!(described, ", {then} within {} more", span(grace_ms));
         }
         (_, Some(back)) => {
@@ -253,9 +279,12 @@ fn findings(text: &mut String, workload: &Workload, look: Look) {
         text.push_str("\n  nothing found\n");
         return;
     }
-    for Finding { severity, id, path, text: described, advice, patch } in &workload.findings {
+    for Finding { severity, id, path, place, text: described, advice, patch } in &workload.findings {
         let (begin, end) = if colour { (colour_of(*severity), "\u{1b}[0m") } else { ("", "") };
         let _ = writeln!(text, "\n  {begin}{severity:7}{end} {id}: {path}");
+        if let Some(place) = place {
+            let _ = writeln!(text, "          {place}");
+        }
         wrap(text, "          ", described, width);
         if !advice.is_empty() {
             wrap(text, "          ", &format!("-> {advice}"), width);

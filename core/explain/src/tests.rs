@@ -60,7 +60,9 @@ fn broken_rules_are_found_with_their_path() {
 fn what_cannot_be_read_is_found_and_the_rest_is_explained() {
     let bad = pod(json!({"readinessProbe": http(json!({"periodSeconds": "5"})), "livenessProbe": http(json!({}))}));
     let report = explain(&[bad], &options());
-    assert!(report.findings().any(|finding| finding.id == "unreadable" && finding.path.ends_with("readinessProbe")));
+    assert!(
+        report.findings().any(|finding| finding.id == "unreadable" && finding.path.ends_with("readinessProbe.periodSeconds"))
+    );
     assert_eq!(report.workloads[0].containers[0].probes.len(), 1);
     for odd in [
         json!(null),
@@ -137,18 +139,19 @@ fn a_startup_budget_that_an_offset_makes_small_is_found() {
 }
 
 #[test]
-fn a_timeout_that_is_not_below_the_period_is_found() {
-    let id = "timeout-not-below-period";
+fn a_timeout_beyond_the_period_is_found() {
+    let id = "timeout-beyond-period";
     let with = |timeout: i64, period: i64| {
         pod(json!({"readinessProbe": http(json!({"timeoutSeconds": timeout, "periodSeconds": period}))}))
     };
-    assert_found(id, Some(Severity::Warning), with(5, 5));
-    assert_found(id, None, with(4, 5));
+    assert_found(id, Some(Severity::Warning), with(6, 5));
+    assert_found(id, None, with(5, 5));
+    let fast = pod(json!({"readinessProbe": http(json!({"periodSeconds": 1, "periodMilliseconds": -800}))}));
     // Nobody can make it shorter.
-    assert_found(id, Some(Severity::Info), with(1, 1));
+    assert_eq!(severity(id, std::slice::from_ref(&fast), &options()), None);
     let gates = FeatureGates::default().with(Gate::SubSecondProbeTimeouts, true);
     let on = Options { node: NodePolicy { gates, ..NodePolicy::default() }, ..options() };
-    assert_eq!(severity(id, &[with(1, 1)], &on), Some(Severity::Warning));
+    assert_eq!(severity(id, &[fast], &on), Some(Severity::Warning));
 }
 
 #[test]
@@ -230,7 +233,7 @@ fn every_admission_warning_has_its_finding() {
     let warned = api::probe_rules::probe_warnings("Pod", &bad, &gates);
     assert_eq!(warned.len(), 4, "{warned:?}");
     let ids: Vec<&str> = found(&[bad], &on).into_iter().map(|(_, id, _)| id).collect();
-    assert_eq!(ids, ["undeclared-port", "timeout-not-below-period", "timeout-not-below-period", "startup-budget-small"]);
+    assert_eq!(ids, ["undeclared-port", "timeout-beyond-period", "timeout-beyond-period", "startup-budget-small"]);
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn every_kind_with_a_template_is_explained_and_others_are_named() {
     let report = explain(&objects, &options());
     assert_eq!(report.workloads.len(), 7);
     assert!(report.workloads.iter().all(|workload| workload.containers[0].probes.len() == 1));
-    assert_eq!(report.skipped, [Skipped { kind: "ConfigMap".to_owned(), name: "x".to_owned() }]);
+    assert_eq!(report.skipped, [Skipped { api_version: String::new(), kind: "ConfigMap".to_owned(), name: "x".to_owned() }]);
 }
 
 #[test]

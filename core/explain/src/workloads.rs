@@ -1,17 +1,17 @@
 //! Pods and everything with a pod template.
 
-use std::collections::BTreeMap;
-
 use api::field::Path;
 use api::{FeatureGates, Gate, HandlerKind, ProbeType, json, pod, probe_rules};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::findings::{self, Findings};
+use crate::in_front::is_served;
 use crate::kubelet::OnKubelet;
 use crate::report::{Action, Container, Probe, Severity, Workload};
+use crate::templates::labels;
 use crate::times::{Start, Times};
-use crate::{Options, container_times, name, namespace, practice};
+use crate::{Options, Origin, container_times, name, namespace, patch, practice, shape};
 use probe::Restarts;
 use probe::timing::{NodePolicy, SubSecondProbePolicy};
 
@@ -67,18 +67,13 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns the labels that the pods of an object have; `spec_path` leads to their spec.
-pub(super) fn labels(object: &Value, spec_path: &[&str]) -> BTreeMap<String, String> {
-    let template = spec_path.split_last().map_or(&[][..], |(_, template)| template);
-    let labels = json::at(object, template).and_then(|template| json::object(template, &["metadata", "labels"]));
-    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
-    labels.map(|labels| labels.iter().filter_map(text).collect()).unwrap_or_default()
-}
-
 /// Explains a pod or a workload; `spec_path` leads to its pod spec, `all` holds the Services that may select it.
-pub(super) fn explain(object: &Value, spec_path: &[&str], all: &[Value], options: &Options) -> Workload {
+pub(super) fn explain(object: &Value, spec_path: &[&str], origin: Origin, all: &[Value], options: &Options) -> Workload {
     let kind = json::text(object, &["kind"]);
-    let mut found = Findings::default();
+    let mut found = Findings::new(origin);
+    if origin == Origin::BuiltIn {
+        shape::kind(object, &mut found);
+    }
     let mut admitted = object.clone();
     let dropped = probe_rules::drop_disabled_probe_fields(kind, &mut admitted, None, &options.node.gates);
     found.ignored_fields(&dropped);
@@ -89,42 +84,55 @@ pub(super) fn explain(object: &Value, spec_path: &[&str], all: &[Value], options
     for error in probe_rules::validate_pod_probes(spec, &path) {
         found.invalid(&error);
     }
-    if json::items(spec, &["containers"]).is_empty() {
-        found.add(Severity::Error, "no-containers", path.child("containers"), "the pod has no containers", "");
+    if json::get(spec, "containers").is_none_or(|list| list.as_array().is_some_and(Vec::is_empty)) {
+        found.add(Severity::Error, "no-containers", path.child("containers"), "the pod has no containers", found.refused());
     }
-    let subjects = subjects(spec, &path, options, &mut found);
+    let subjects = subjects(spec, &path, options);
     for subject in &subjects {
         findings::container(subject, options, &mut found);
         practice::container(subject, spec, &mut found);
     }
-    practice::workload(kind, object, &subjects, &mut found);
+    let labels = labels(object, spec_path);
+    practice::workload(kind, object, &subjects, || is_served(object, &labels, all), &mut found);
     let template = spec_path.split_last().map_or(&[][..], |(_, template)| template);
     let prefix: String = template.iter().map(|key| format!("{key}.")).collect();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": json::at(object, template).and_then(|at| at.get("metadata")), "spec": spec});
-    practice::annotation(&pod, &prefix, &mut found);
-    found.unknown_fields(&unknown(pod, &prefix));
-    findings::services(object, spec, &labels(object, spec_path), &subjects, all, &mut found);
+    let moved = practice::annotation(&pod, &prefix, &mut found);
+    // A template of another kind may have more fields than a pod: of those only containers are sure, and what is nearly right.
+    let counts = |path: &str| origin == Origin::BuiltIn || path.contains("ontainers[") || patch::nearest(path).is_some();
+    found.shape("Pod", &pod, &prefix, counts);
+    findings::services(object, spec, &labels, &subjects, all, &mut found);
     if kind == "Deployment" {
         found.lost_by_undo(&probe_rules::sub_second_fields(kind, &admitted));
     }
+    let spec_moved = with_moved(spec, &moved);
     Workload {
+        object: 0,
         kind: kind.to_owned(),
         namespace: namespace(object).to_owned(),
         name: name(object).to_owned(),
-        containers: subjects.iter().map(|subject| container(subject, spec, options)).collect(),
+        containers: self::subjects(&spec_moved, &path, options)
+            .iter()
+            .map(|subject| Container { moved: moved.contains_key(subject.name), ..container(subject, spec, options) })
+            .collect(),
         findings: found.all,
     }
 }
 
-/// Returns the fields of a pod that the type does not have.
-fn unknown(mut pod: Value, prefix: &str) -> Vec<String> {
-    let Some(message) = kinds::model::message_for("v1", "Pod") else { return Vec::new() };
-    let checked = kinds::model::check(message, &mut pod);
-    checked.unknown.iter().map(|path| format!("{prefix}{path}")).collect()
+/// Returns a pod spec with the readiness probes as the agent of a cluster runs them.
+fn with_moved(spec: &Value, moved: &Map<String, Value>) -> Value {
+    let mut changed = spec.clone();
+    for list in ["initContainers", "containers"].into_iter().filter(|_| !moved.is_empty()) {
+        for container in json::items_mut(&mut changed, &[list]).into_iter().flatten() {
+            let Some(probe) = moved.get(json::text(container, &["name"])) else { continue };
+            container[ProbeType::Readiness.field()] = probe.clone();
+        }
+    }
+    changed
 }
 
 /// Returns sidecars and containers with those of their probes that can be read.
-fn subjects<'a>(spec: &'a Value, path: &Path, options: &Options, found: &mut Findings) -> Vec<Subject<'a>> {
+fn subjects<'a>(spec: &'a Value, path: &Path, options: &Options) -> Vec<Subject<'a>> {
     let mut subjects = Vec::new();
     for list in ["initContainers", "containers"] {
         for (index, value) in json::items(spec, &[list]).iter().enumerate() {
@@ -132,27 +140,19 @@ fn subjects<'a>(spec: &'a Value, path: &Path, options: &Options, found: &mut Fin
                 continue;
             }
             let path = path.child(list).index(index);
-            let probes = ORDER.into_iter().filter_map(|type_| read(value, type_, &path, options, found)).collect();
+            let probes = ORDER.into_iter().filter_map(|type_| read(value, type_, &path, options)).collect();
             subjects.push(Subject { value, name: json::text(value, &["name"]), path, probes });
         }
     }
     subjects
 }
 
-fn read<'a>(container: &'a Value, type_: ProbeType, path: &Path, options: &Options, found: &mut Findings) -> Option<Read<'a>> {
-    let value = json::get(container, type_.field())?;
-    let path = path.child(type_.field());
-    found.fields(value, &path);
-    match pod::Probe::deserialize(value) {
-        Ok(probe) => {
-            let times = container_times(&probe, type_, &options.node);
-            Some(Read { type_, value, probe, times, path })
-        }
-        Err(error) => {
-            found.unreadable(path, &error);
-            None
-        }
-    }
+/// Reads a probe; one that cannot be read has a finding about its types.
+fn read<'a>(container: &'a Value, type_: ProbeType, path: &Path, options: &Options) -> Option<Read<'a>> {
+    let value = json::get(container, type_.field()).filter(|value| value.is_object())?;
+    let probe = pod::Probe::deserialize(value).ok()?;
+    let times = container_times(&probe, type_, &options.node);
+    Some(Read { type_, value, probe, times, path: path.child(type_.field()) })
 }
 
 fn container(subject: &Subject<'_>, spec: &Value, options: &Options) -> Container {
@@ -183,6 +183,7 @@ fn container(subject: &Subject<'_>, spec: &Value, options: &Options) -> Containe
     let written = ORDER.iter().filter(|type_| subject.value.get(type_.field()).is_some_and(|probe| !probe.is_null())).count();
     Container {
         name: subject.name.to_owned(),
+        moved: false,
         refused: written > subject.probes.len(),
         sidecar: subject.path.to_string().contains("initContainers"),
         ready: Some(ready),

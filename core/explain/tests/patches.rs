@@ -40,8 +40,15 @@ fn probe() -> impl Strategy<Value = Value> {
 
 fn objects() -> impl Strategy<Value = Vec<Value>> {
     let probes = [probe(), probe(), probe()].map(prop::option::of);
-    let kind = prop_oneof![Just("Deployment"), Just("StatefulSet"), Just("Job"), Just("CloneSet")];
-    (probes, kind, any::<bool>(), any::<bool>(), 0i64..60).prop_map(|([startup, readiness, liveness], kind, ports, front, hook)| {
+    let kind = prop_oneof![
+        Just(("apps/v1", "Deployment")),
+        Just(("apps/v1", "StatefulSet")),
+        Just(("batch/v1", "Job")),
+        Just(("batch/v1beta1", "Job")),
+        Just(("apps/v1", "Deploymnt")),
+        Just(("apps.kruise.io/v1alpha1", "CloneSet")),
+    ];
+    (probes, kind, any::<bool>(), any::<bool>(), 0i64..60).prop_map(|([startup, readiness, liveness], (version, kind), ports, front, hook)| {
         let mut container = json!({"name": "app", "image": "x"});
         for (field, probe) in [("startupProbe", startup), ("readinessProbe", readiness), ("livenessProbe", liveness)] {
             if let Some(probe) = probe {
@@ -55,7 +62,7 @@ fn objects() -> impl Strategy<Value = Vec<Value>> {
             container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": hook}}});
         }
         let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
-        let mut all = vec![json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": {"template": template}})];
+        let mut all = vec![json!({"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": {"template": template}})];
         if front {
             all.push(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}}));
         }
@@ -69,7 +76,7 @@ fn marks(objects: &[Value]) -> Vec<(&'static str, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn a_patch_takes_its_finding_away_and_brings_no_other(objects in objects()) {

@@ -14,7 +14,7 @@ pub mod protobuf;
 
 use std::sync::LazyLock;
 
-pub use check::{BY_LINE, Checked, check, check_metadata, strict_error, strict_findings};
+pub use check::{BY_LINE, Checked, Misfit, check, check_metadata, strict_error, strict_findings};
 pub use empty::drop_empty;
 
 /// The type of a field.

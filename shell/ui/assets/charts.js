@@ -5,7 +5,7 @@ import { attemptsOf, now, span, state } from "./state.js";
 
 const GOOD = new Set(["success", "warning"]);
 const CLASSES = { success: "good", warning: "warn", failure: "bad", unknown: "idle" };
-const LABELS = { Readiness: "ready", Liveness: "live", Startup: "startup" };
+const LABELS = { Readiness: "readiness", Liveness: "liveness", Startup: "startup" };
 
 /** How tall a bar is, from 0 to 1: a millisecond is small, a second is all. */
 const height = (tookUs) => Math.min(1, Math.max(.28, .28 + .24 * Math.log10(Math.max(1, tookUs / 300))));

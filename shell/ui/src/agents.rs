@@ -22,6 +22,12 @@ impl Agents {
         self.0.lock().expect("no code panics while it holds the agents")
     }
 
+    /// Returns agents that are asked whatever nodes there are, by their addresses.
+    pub(crate) fn named(addresses: &[String]) -> Agents {
+        let agent = |address: &String| (address.clone(), KnownAgent { address: address.clone(), until: None });
+        Agents(Mutex::new(addresses.iter().map(agent).collect()))
+    }
+
     pub(crate) fn see(&self, node: &Node) {
         let name = &node.metadata.name;
         match agent_address(node) {

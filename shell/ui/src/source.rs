@@ -36,6 +36,8 @@ pub struct Source {
     pub informers: Informers,
     /// How agents are asked.
     pub ask_agent: AskAgent,
+    /// Agents beside those that nodes name, as `http://ADDR:PORT`.
+    pub agents: Vec<String>,
     /// Connections that the proxy of this process has carried; `None`: it has no proxy.
     pub connections: Option<Arc<dyn Fn() -> BTreeMap<String, u64> + Send + Sync>>,
     /// The grace of the node lifecycle controller of this process where no profile says otherwise; `None`: it has none.
@@ -44,7 +46,7 @@ pub struct Source {
 
 /// Feeds the board until told to stop.
 pub async fn follow(source: Source, shared: Shared, stop: CancellationToken) {
-    let agents = Agents::default();
+    let agents = Agents::named(&source.agents);
     if let Some(grace) = source.default_grace {
         shared.apply(Seen::Listed, Fact::DefaultGrace(grace));
     }

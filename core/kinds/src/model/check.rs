@@ -20,6 +20,17 @@ pub struct Checked {
     pub unknown: Vec<String>,
     /// Errors of type: each is a reason to refuse the body with a 400.
     pub wrong: Vec<String>,
+    /// Those of them that are a value of the wrong JSON type, taken apart.
+    pub misfits: Vec<Misfit>,
+}
+
+/// A value of the wrong JSON type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Its full path.
+    pub path: String,
+    /// The type that Kubernetes has there, as Go names it: `int32`, `string`, `[]string`, `v1.Probe`.
+    pub wanted: String,
 }
 
 impl Checked {
@@ -217,6 +228,7 @@ impl Walk {
     fn wrong(&mut self, got: &str, wanted: &str, path: &Path<'_>) {
         if self.found.wrong.len() < MAX_FINDINGS {
             let root = self.root;
+            self.found.misfits.push(Misfit { path: path.to_string(), wanted: wanted.to_owned() });
             self.found.wrong.push(format!("json: cannot unmarshal {got} into Go struct field {root}.{path} of type {wanted}"));
         }
     }

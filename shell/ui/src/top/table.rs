@@ -84,6 +84,7 @@ const fn colour(state: PodState) -> Color {
 fn pod_rows(top: &Top, seen: &Delta, now: Time, width: u16) -> Rows {
     // What is left beside the columns of a fixed width goes to names and strips.
     let strip = usize::from(width.saturating_sub(64).clamp(16, 60));
+    let name = usize::from(width).saturating_sub(strip + 18 + 8 + 5 + 4).max(20);
     let row = |pod: &PodRow| {
         let reason = if pod.reason.is_empty() { word(pod.state) } else { &pod.reason };
         let probe = pod.probes.iter().find(|probe| probe.probe == "Readiness").or(pod.probes.first());
@@ -91,7 +92,7 @@ fn pod_rows(top: &Top, seen: &Delta, now: Time, width: u16) -> Rows {
         let since = if pod.since > 0 { pod.since } else { pod.created_at };
         Row::new([
             Cell::from(Span::styled(reason.to_owned(), top.tone(colour(pod.state)))),
-            Cell::from(pod.key.clone()),
+            Cell::from(shortened(&pod.key, name)),
             Cell::from(attempts),
             Cell::from(pod.restarts.to_string()),
             Cell::from(age(now, since)),
@@ -188,7 +189,7 @@ fn event_rows(top: &Top, seen: &Delta, now: Time) -> Rows {
         Row::new([
             Cell::from(age(now, event.at)),
             Cell::from(Span::styled(times, tone)),
-            Cell::from(event.object.clone()),
+            Cell::from(shortened(&event.object, 24)),
             Cell::from(plain(&event.message)),
         ])
     };
@@ -199,6 +200,17 @@ fn event_rows(top: &Top, seen: &Delta, now: Time) -> Rows {
 /// Returns a text of users on one line; what would move the cursor is shown as what it is.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// Returns a name that fits: what tells pods of one owner apart is at its end, so the middle goes.
+pub(super) fn shortened(name: &str, room: usize) -> String {
+    let length = name.chars().count();
+    if length <= room {
+        return name.to_owned();
+    }
+    let head = (room / 2).saturating_sub(1);
+    let tail = length.saturating_sub(room.saturating_sub(head + 1));
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(tail)).collect()
 }
 
 /// Returns an age, short.

@@ -140,3 +140,11 @@ fn a_tiny_terminal_is_no_reason_to_panic() {
         screen(&mut Top::default(), width, height);
     }
 }
+
+#[test]
+fn the_end_of_a_long_name_is_kept() {
+    assert_eq!(table::shortened("shop/web-2", 20), "shop/web-2");
+    let name = table::shortened("default/game-server-5d5d6c7947-x2vqz", 29);
+    assert_eq!(name.chars().count(), 29);
+    assert!(name.ends_with("-x2vqz") && name.starts_with("default/game"), "{name}");
+}

@@ -124,7 +124,7 @@ fn wrong_types_are_refused_in_the_words_of_kubernetes() {
     let mut list = json!([]);
     let found = check(message("Pod").unwrap(), &mut list);
     assert_eq!(found.wrong, ["json: cannot unmarshal array into Go value of type v1.Pod"]);
-    let found = Checked { unknown: Vec::new(), wrong: vec!["json: x".to_owned()] };
+    let found = Checked { wrong: vec!["json: x".to_owned()], ..Checked::default() };
     assert_eq!(
         found.refusal("apps/v1", "Deployment").unwrap(),
         "Deployment in version \"v1\" cannot be handled as a Deployment: json: x"
