@@ -1,5 +1,5 @@
 # The conformance suite of Kubernetes itself, on a plane of `lifesign up`. Sourced by run.
-
+. "$here/build.sh"
 readonly e2e=$cache/$KUBERNETES-e2e
 
 build_e2e() {
@@ -10,6 +10,8 @@ build_e2e() {
   (cd "$here" && CGO_ENABLED=0 go test -c -modfile="$new/e2e.mod" -mod=mod -trimpath -ldflags "-s -w $(version_flags)" \
     -o "$new/e2e.test" k8s.io/kubernetes/test/e2e)
 }
+
+build_conformance() { [ -x "$e2e/e2e.test" ] || { rm -rf "$e2e" && into "$e2e" build_e2e; }; }
 
 # specs WORD: the specs of conformance.txt that have this word after them, one per line; those that have none: now.
 specs() { awk -F '\t' -v word="$1" '/^\[/ && ($2 == word || word == "now" && NF == 1) { print $1 }' "$here/conformance.txt"; }
@@ -39,8 +41,7 @@ stop_plane() {
 # suite_conformance --components: those that need the controllers of Kubernetes, on the bed that runs.
 suite_conformance() {
   local word=now minutes=10 program
-  . "$here/build.sh"
-  [ -x "$e2e/e2e.test" ] || { rm -rf "$e2e" && into "$e2e" build_e2e; }
+  build_conformance
   data=$(mktemp -d) plane= load=
   trap stop_plane EXIT
   if [ "${1:-}" = --components ]; then

@@ -74,7 +74,7 @@ const MISTAKES: &[Mistake] = &[
         what: "the manifest is not there",
         command: |place| place.up(&["-f", "no-such-file.yaml"]),
         code: 2,
-        words: &["no-such-file.yaml", "No such file", "check the path given with -f"],
+        words: &["no-such-file.yaml", "No such file", "check the paths and files given with -f"],
     },
     Mistake {
         what: "the manifest is not YAML",
