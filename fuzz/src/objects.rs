@@ -93,8 +93,9 @@ fn write(kind: &ServedKind, object: Value, gates: &FeatureGates) {
     let world = world(gates);
     let namespace = if kind.resource.namespaced { NAMESPACE } else { "" };
     let Ok(created) = pipeline::create(kind, namespace, object, &OWNERS, &world, &mut Rng::new(7)) else { return };
-    let Some(Act::Put(stored, owners)) = created.write.map(|write| write.act) else { return };
-    let stored = Stored::owned(2, stored, owners);
+    let Some(write) = created.write else { return };
+    let Act::Put(stored) = write.act else { return };
+    let stored = Stored::owned(2, stored, write.owners);
     let old = stored.object();
     let current = Current::new(&stored);
     // What was accepted may be written back as it is, and that changes nothing.

@@ -14,7 +14,7 @@ const TRANSITIONS: usize = 20;
 /// Shortened: a kubelet at Low renews its Lease too seldom to prove itself, so that those steps are taken back.
 const DEADLINES: [&str; 3] = ["kubelet=75s", "kube-controller-manager=40s", "kube-apiserver=60s"];
 /// At most so long a profile is waited for.
-const PATIENCE: u64 = 90;
+const PATIENCE: u64 = 70;
 
 /// Every file is one that its component can read, with all that was there before.
 fn are_whole(parts: &Parts<'_>) {

@@ -196,8 +196,14 @@ impl<'a> Parts<'a> {
         self.all_as_before();
     }
 
+    /// Waits until every file is as it was, and the agent has proven that.
     pub(super) fn all_as_before(&self) {
         self.until("every file is as it was", |_| (files(&self.root) == self.before).then_some(()));
+        self.until("no step is under way", |bed| {
+            let step = Parts::applied_step(bed)?;
+            let changed = step["components"].as_object()?.values().any(|state| state["changed"] == true);
+            (step["result"] != "running" && !changed).then_some(())
+        });
     }
 
     /// Waits until the components use this. A controller manager that loses its API server ends and is started again.
