@@ -6,6 +6,7 @@ mod cluster;
 mod controllers;
 mod crash;
 mod data;
+mod large;
 mod limits;
 mod stopping;
 mod streams;

@@ -90,21 +90,34 @@ fn plural((count, word): (usize, &str)) -> String {
 /// Returns the workloads, those together that are alike.
 fn folded(report: &Report) -> Vec<Vec<&Workload>> {
     let mut all: Vec<Vec<&Workload>> = Vec::new();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    // Whatever is alike has the same key; few of those with one key are not.
+    let mut seen: BTreeMap<(&str, Option<&str>, usize, usize), Vec<usize>> = BTreeMap::new();
     for workload in &report.workloads {
-        let Workload { kind, containers, findings, .. } = workload;
-        let says: Vec<_> = findings.iter().map(|finding| (finding.id, &finding.path, &finding.text, &finding.patch)).collect();
-        // What it says may contain its own name, in quotes.
-        let like = format!("{kind} {containers:?} {says:?}").replace(&format!("\\\"{}\\\"", workload.name), "");
-        match seen.get(&like) {
+        let first = workload.containers.first().map(|container| container.name.as_str());
+        let key = (workload.kind.as_str(), first, workload.containers.len(), workload.findings.len());
+        let candidates = seen.entry(key).or_default();
+        match candidates.iter().find(|index| is_like(all[**index][0], workload)) {
             Some(index) => all[*index].push(workload),
             None => {
-                seen.insert(like, all.len());
+                candidates.push(all.len());
                 all.push(vec![workload]);
             }
         }
     }
     all
+}
+
+/// Returns whether two workloads differ in nothing but their names.
+fn is_like(one: &Workload, other: &Workload) -> bool {
+    // What is said of one may contain its own name, in quotes.
+    let text = |workload: &Workload, finding: &Finding| finding.text.replace(&format!("{:?}", workload.name), "");
+    let same = |(left, right): (&Finding, &Finding)| {
+        left.id == right.id
+            && left.path == right.path
+            && left.patch == right.patch
+            && (left.text == right.text || text(one, left) == text(other, right))
+    };
+    one.containers == other.containers && one.findings.iter().zip(&other.findings).all(same)
 }
 
 fn heading(alike: &[&Workload]) -> String {
