@@ -8,6 +8,7 @@ mod crash;
 mod data;
 mod large;
 mod limits;
+mod page;
 mod stopping;
 mod streams;
 mod webhook;

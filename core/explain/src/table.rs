@@ -32,7 +32,7 @@ pub fn table(report: &Report, options: &Options, look: Look) -> String {
     let listens = options.listens_ms();
     for alike in folded(report) {
         let workload = alike[0];
-        let _ = writeln!(text, "{} {}", workload.kind, heading(&alike));
+        let _ = writeln!(text, "{} {}", plain(&workload.kind), heading(&alike));
         for shown in &workload.containers {
             container(&mut text, shown, listens, look.width);
         }
@@ -124,8 +124,8 @@ fn heading(alike: &[&Workload]) -> String {
     let first = alike[0];
     let one_namespace = alike.iter().all(|workload| workload.namespace == first.namespace);
     let name = |(index, workload): (usize, &&Workload)| match one_namespace && index > 0 {
-        true => workload.name.clone(),
-        false => format!("{}/{}", workload.namespace, workload.name),
+        true => plain(&workload.name),
+        false => plain(&format!("{}/{}", workload.namespace, workload.name)),
     };
     let names: Vec<String> = alike.iter().take(NAMED).enumerate().map(name).collect();
     match alike.len() {
@@ -137,7 +137,7 @@ fn heading(alike: &[&Workload]) -> String {
 
 fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: usize) {
     let role = if shown.sidecar { "sidecar" } else { "container" };
-    let _ = writeln!(text, "\n  {role} {}", shown.name);
+    let _ = writeln!(text, "\n  {role} {}", plain(&shown.name));
     if let Some(ready) = &shown.ready {
         for sentence in sentences(shown, ready, listens) {
             wrap(text, "    ", &sentence, width);
@@ -224,7 +224,7 @@ fn row(probe: &Probe) -> [String; 7] {
         slow => format!("{}, then {}", span(times.period_ms), span(slow)),
     };
     [
-        probe.name.clone(),
+        plain(&probe.name),
         if probe.handler.is_empty() { "-".to_owned() } else { probe.handler.clone() },
         span(times.delay_ms),
         period,
@@ -294,9 +294,9 @@ fn findings(text: &mut String, workload: &Workload, look: Look) {
     }
     for Finding { severity, id, path, place, text: described, advice, patch } in &workload.findings {
         let (begin, end) = if colour { (colour_of(*severity), "\u{1b}[0m") } else { ("", "") };
-        let _ = writeln!(text, "\n  {begin}{severity:7}{end} {id}: {path}");
+        let _ = writeln!(text, "\n  {begin}{severity:7}{end} {id}: {}", plain(path));
         if let Some(place) = place {
-            let _ = writeln!(text, "          {place}");
+            let _ = writeln!(text, "          {}", plain(place));
         }
         wrap(text, "          ", described, width);
         if !advice.is_empty() {
@@ -305,7 +305,7 @@ fn findings(text: &mut String, workload: &Workload, look: Look) {
         for line in
             patch.iter().filter(|_| patches).flat_map(|patch| patch::yaml(patch).lines().map(str::to_owned).collect::<Vec<_>>())
         {
-            let _ = writeln!(text, "          | {line}");
+            let _ = writeln!(text, "          | {}", plain(&line));
         }
     }
 }
@@ -318,6 +318,11 @@ fn colour_of(severity: Severity) -> &'static str {
     }
 }
 
+/// Returns a text of users on one line; what would move the cursor or change colours is shown as a mark.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
 fn wrap(text: &mut String, indent: &str, sentence: &str, width: usize) {
     for line in wrapped(sentence, width.saturating_sub(indent.len()).max(30)) {
         let _ = writeln!(text, "{indent}{line}");
@@ -326,13 +331,13 @@ fn wrap(text: &mut String, indent: &str, sentence: &str, width: usize) {
 
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in sentence.split_whitespace() {
+    for word in sentence.split_whitespace().map(plain) {
         match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
             Some(line) => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            None => lines.push(word.to_owned()),
+            None => lines.push(word),
         }
     }
     lines
