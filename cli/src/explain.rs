@@ -85,8 +85,8 @@ impl ExplainArgs {
             return Err(Failure::usage(format!("--ignore {code}: there is no such finding"))
                 .hint(format!("one of {}", rules::RULES.iter().map(|(code, _)| *code).collect::<Vec<_>>().join(", "))));
         }
-        let (manifests, bad) = manifests::read_all(&self.filenames);
-        let objects: Vec<Value> = manifests.iter().map(|manifest| manifest.object.clone()).collect();
+        let (mut manifests, bad) = manifests::read_all(&self.filenames);
+        let objects: Vec<Value> = manifests.iter_mut().map(|manifest| written(manifest.object.take())).collect();
         let node = NodePolicy { gates: self.feature_gates.clone(), policy: self.policy, second_look: self.second_look };
         let options = Options {
             node,
@@ -130,6 +130,17 @@ fn look(patches: bool) -> Look {
         false => WIDTH,
     };
     Look { width, colour: has_colour(&stdout), patches }
+}
+
+/// Returns an object without what a cluster adds to it: large, and nothing that anybody wrote.
+fn written(mut object: Value) -> Value {
+    if let Some(members) = object.as_object_mut() {
+        members.remove("status");
+        if let Some(metadata) = members.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    }
+    object
 }
 
 /// Writes down file and line of every finding.

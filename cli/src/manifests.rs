@@ -96,7 +96,8 @@ fn documents(text: &str, source: &str, found: &mut Vec<Manifest>, bad: &mut Vec<
 fn parse(text: String, line: usize, source: &str, found: &mut Vec<Manifest>, bad: &mut Vec<String>) {
     // What kubectl prints as JSON may be large, and is read much faster as what it is.
     let json: Option<Value> = text.trim_start().starts_with('{').then(|| serde_json::from_str(&text).ok()).flatten();
-    let values = match json.map_or_else(|| serde_saphyr::from_multiple_with_options(&text, yaml_1_2()), |value| Ok(vec![value]))
+    let values = match json
+        .map_or_else(|| serde_saphyr::from_multiple_with_options(&text, yaml_1_2(text.len())), |value| Ok(vec![value]))
     {
         Ok(values) => values,
         Err(error) => {
@@ -161,7 +162,7 @@ fn not_yaml(text: &str, error: &str) -> (usize, String) {
     if near {
         return (at, format!("not YAML, but {TEMPLATE}"));
     }
-    if what.starts_with("budget breached") {
+    if what.starts_with("budget breached") || what.starts_with("recursion limit") {
         return (at, "too large, too deep or with too many aliases to be read".to_owned());
     }
     match what.strip_prefix("duplicate mapping key: ").map(|rest| rest.split([',', ' ']).next().unwrap_or(rest)) {
@@ -171,11 +172,11 @@ fn not_yaml(text: &str, error: &str) -> (usize, String) {
 }
 
 /// Only `true` and `false` are truth values: `on` and `y` are texts, as everybody expects of a label.
-fn yaml_1_2() -> serde_saphyr::Options {
-    // Whoever runs this chose the file: what a whole cluster prints is fine.
+fn yaml_1_2(length: usize) -> serde_saphyr::Options {
+    // What a whole cluster prints is fine; what becomes larger than it is written, by aliases, is not.
     serde_saphyr::options! {
         strict_booleans: true,
-        budget: serde_saphyr::budget! { max_nodes: 50_000_000, max_events: 100_000_000 },
+        budget: serde_saphyr::budget! { max_nodes: length.max(250_000), max_events: length.saturating_mul(2).max(1_000_000) },
     }
 }
 

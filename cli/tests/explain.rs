@@ -210,6 +210,14 @@ fn gates_and_policy_change_the_answer() {
     assert_eq!(period(&["--policy", "AlwaysWhenWaitingForSuccess"], "periodAfterLossMs"), 500);
 }
 
+#[test]
+fn names_of_users_never_reach_the_terminal_as_commands() {
+    let evil = "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\e[31m\"}\nspec: {containers: [{name: \"b\\e[2J\", image: c, livenessProbe: {exec: {command: [\"\\e[31m d\"]}}}]}\n";
+    let text = stdout(&explain(evil, &["--patches"]));
+    assert!(text.contains("Pod default/a\u{fffd}[31m") && text.contains("container b\u{fffd}[2J"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
+
 /// Puts `lifesign` on the PATH of a command.
 fn with_binary(command: &mut Command) -> &mut Command {
     let folder = Path::new(env!("CARGO_BIN_EXE_lifesign")).parent().expect("it is in a folder").to_owned();

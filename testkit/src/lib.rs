@@ -9,6 +9,8 @@ pub mod floods;
 #[cfg(feature = "plane")]
 pub mod kubectl;
 #[cfg(feature = "plane")]
+pub mod large;
+#[cfg(feature = "plane")]
 pub mod link;
 #[cfg(feature = "plane")]
 pub mod load;

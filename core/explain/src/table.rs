@@ -32,7 +32,7 @@ pub fn table(report: &Report, options: &Options, look: Look) -> String {
     let listens = options.listens_ms();
     for alike in folded(report) {
         let workload = alike[0];
-        let _ = writeln!(text, "{} {}", workload.kind, heading(&alike));
+        let _ = writeln!(text, "{} {}", plain(&workload.kind), heading(&alike));
         for shown in &workload.containers {
             container(&mut text, shown, listens, look.width);
         }
@@ -90,16 +90,16 @@ fn plural((count, word): (usize, &str)) -> String {
 /// Returns the workloads, those together that are alike.
 fn folded(report: &Report) -> Vec<Vec<&Workload>> {
     let mut all: Vec<Vec<&Workload>> = Vec::new();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    // Whatever is alike has the same key; few of those with one key are not.
+    let mut seen: BTreeMap<(&str, Option<&str>, usize, usize), Vec<usize>> = BTreeMap::new();
     for workload in &report.workloads {
-        let Workload { kind, containers, findings, .. } = workload;
-        let says: Vec<_> = findings.iter().map(|finding| (finding.id, &finding.path, &finding.text, &finding.patch)).collect();
-        // What it says may contain its own name, in quotes.
-        let like = format!("{kind} {containers:?} {says:?}").replace(&format!("\\\"{}\\\"", workload.name), "");
-        match seen.get(&like) {
+        let first = workload.containers.first().map(|container| container.name.as_str());
+        let key = (workload.kind.as_str(), first, workload.containers.len(), workload.findings.len());
+        let candidates = seen.entry(key).or_default();
+        match candidates.iter().find(|index| is_like(all[**index][0], workload)) {
             Some(index) => all[*index].push(workload),
             None => {
-                seen.insert(like, all.len());
+                candidates.push(all.len());
                 all.push(vec![workload]);
             }
         }
@@ -107,12 +107,25 @@ fn folded(report: &Report) -> Vec<Vec<&Workload>> {
     all
 }
 
+/// Returns whether two workloads differ in nothing but their names.
+fn is_like(one: &Workload, other: &Workload) -> bool {
+    // What is said of one may contain its own name, in quotes.
+    let text = |workload: &Workload, finding: &Finding| finding.text.replace(&format!("{:?}", workload.name), "");
+    let same = |(left, right): (&Finding, &Finding)| {
+        left.id == right.id
+            && left.path == right.path
+            && left.patch == right.patch
+            && (left.text == right.text || text(one, left) == text(other, right))
+    };
+    one.containers == other.containers && one.findings.iter().zip(&other.findings).all(same)
+}
+
 fn heading(alike: &[&Workload]) -> String {
     let first = alike[0];
     let one_namespace = alike.iter().all(|workload| workload.namespace == first.namespace);
     let name = |(index, workload): (usize, &&Workload)| match one_namespace && index > 0 {
-        true => workload.name.clone(),
-        false => format!("{}/{}", workload.namespace, workload.name),
+        true => plain(&workload.name),
+        false => plain(&format!("{}/{}", workload.namespace, workload.name)),
     };
     let names: Vec<String> = alike.iter().take(NAMED).enumerate().map(name).collect();
     match alike.len() {
@@ -124,7 +137,7 @@ fn heading(alike: &[&Workload]) -> String {
 
 fn container(text: &mut String, shown: &Container, listens: Option<u64>, width: usize) {
     let role = if shown.sidecar { "sidecar" } else { "container" };
-    let _ = writeln!(text, "\n  {role} {}", shown.name);
+    let _ = writeln!(text, "\n  {role} {}", plain(&shown.name));
     if let Some(ready) = &shown.ready {
         for sentence in sentences(shown, ready, listens) {
             wrap(text, "    ", &sentence, width);
@@ -211,7 +224,7 @@ fn row(probe: &Probe) -> [String; 7] {
         slow => format!("{}, then {}", span(times.period_ms), span(slow)),
     };
     [
-        probe.name.clone(),
+        plain(&probe.name),
         if probe.handler.is_empty() { "-".to_owned() } else { probe.handler.clone() },
         span(times.delay_ms),
         period,
@@ -281,9 +294,9 @@ fn findings(text: &mut String, workload: &Workload, look: Look) {
     }
     for Finding { severity, id, path, place, text: described, advice, patch } in &workload.findings {
         let (begin, end) = if colour { (colour_of(*severity), "\u{1b}[0m") } else { ("", "") };
-        let _ = writeln!(text, "\n  {begin}{severity:7}{end} {id}: {path}");
+        let _ = writeln!(text, "\n  {begin}{severity:7}{end} {id}: {}", plain(path));
         if let Some(place) = place {
-            let _ = writeln!(text, "          {place}");
+            let _ = writeln!(text, "          {}", plain(place));
         }
         wrap(text, "          ", described, width);
         if !advice.is_empty() {
@@ -292,7 +305,7 @@ fn findings(text: &mut String, workload: &Workload, look: Look) {
         for line in
             patch.iter().filter(|_| patches).flat_map(|patch| patch::yaml(patch).lines().map(str::to_owned).collect::<Vec<_>>())
         {
-            let _ = writeln!(text, "          | {line}");
+            let _ = writeln!(text, "          | {}", plain(&line));
         }
     }
 }
@@ -305,6 +318,11 @@ fn colour_of(severity: Severity) -> &'static str {
     }
 }
 
+/// Returns a text of users on one line; what would move the cursor or change colours is shown as a mark.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
 fn wrap(text: &mut String, indent: &str, sentence: &str, width: usize) {
     for line in wrapped(sentence, width.saturating_sub(indent.len()).max(30)) {
         let _ = writeln!(text, "{indent}{line}");
@@ -313,13 +331,13 @@ fn wrap(text: &mut String, indent: &str, sentence: &str, width: usize) {
 
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in sentence.split_whitespace() {
+    for word in sentence.split_whitespace().map(plain) {
         match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
             Some(line) => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            None => lines.push(word.to_owned()),
+            None => lines.push(word),
         }
     }
     lines

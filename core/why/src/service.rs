@@ -86,10 +86,10 @@ pub(crate) fn examine(now: Time, target: &Target, facts: &Facts) -> Step<Answer>
 
 impl Subject<'_> {
     fn state(&self) -> &'static str {
-        if slices::usable(&self.slices.iter().collect::<Vec<_>>()).mode == Mode::Ready {
-            "has endpoints, but"
-        } else {
-            "has nowhere to send traffic"
+        match slices::usable(&self.slices.iter().collect::<Vec<_>>()).mode {
+            Mode::Ready => "has endpoints, but",
+            Mode::ServingTerminating => "is losing its endpoints",
+            _ => "has nowhere to send traffic",
         }
     }
 
@@ -198,10 +198,10 @@ fn selected(subject: &Subject<'_>) -> Look {
     if pods.is_empty() {
         return nobody::explain(subject.facts, &subject.service).map(|finding| Err(Box::new(finding)));
     }
-    let count = pods.len() as u64 + more;
     let ready = pods.iter().filter(|(pod, _)| pod.condition_true("Ready") && !pod.metadata.deleting()).count();
     let shown = if more > 0 {
-        format!("{ready} of the first {} ready ({count} in all)", pods.len())
+        // An API server does not count what a selector leaves out.
+        format!("{ready} of the first {} ready, and there are more", words::count(pods.len(), "pod"))
     } else {
         format!("{ready} of {} ready", words::count(pods.len(), "pod"))
     };
