@@ -50,6 +50,8 @@ pub(super) fn the_installed_agents_take_steps(bed: &Bed) {
     let scale = |replicas: &str| kubectl(bed, &["scale", "-n", NAMESPACE, "deployment/lifesign-controllers", replicas]);
     // The agent of a worker, with steps of the test: its kubelet and nothing else.
     scale("--replicas=0");
+    let controllers = "app.kubernetes.io/component=controllers";
+    kubectl(bed, &["wait", "--for=delete", "pod", "-n", NAMESPACE, "-l", controllers, "--timeout=60s"]);
     let values =
         json!({"nodeStatusUpdateFrequency": "20s", "nodeStatusReportFrequency": "5m0s", "nodeLeaseDurationSeconds": 80});
     let step = parts.hand("kubelet", Some(&values), 150);
