@@ -75,7 +75,7 @@ pub fn validate_meta_update(new: &Value, old: &Value, rules: MetaRules) -> Vec<E
 }
 
 /// Returns the error of a field that may not change.
-pub(super) fn immutable(path: &Path, value: Option<&Value>) -> Error {
+pub(crate) fn immutable(path: &Path, value: Option<&Value>) -> Error {
     Error::invalid(path, value.cloned().unwrap_or(Value::Null), "field is immutable")
 }
 

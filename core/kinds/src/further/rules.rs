@@ -118,9 +118,23 @@ pub fn validate_update(kind: &Further, part: Part, new: &Value, old: &Value) -> 
     let mut errors = meta::validate_meta_update(new, old, kind.meta_rules());
     if part == Part::Main {
         validate(kind, new, Some(old), &mut errors);
+        let fields = IMMUTABLE.iter().filter(|(name, _)| *name == kind.kind).flat_map(|(_, fields)| *fields);
+        for field in fields.filter(|field| !json::same_but_nils(new.get(field), old.get(field))) {
+            errors.push(meta::immutable(&Path::new(*field), new.get(field)));
+        }
     }
     errors
 }
+
+/// What keeps the value that it was created with.
+const IMMUTABLE: [(&str, &[&str]); 6] = [
+    ("PriorityClass", &["value", "preemptionPolicy"]),
+    ("RuntimeClass", &["handler"]),
+    ("StorageClass", &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]),
+    ("ControllerRevision", &["data"]),
+    ("RoleBinding", &["roleRef"]),
+    ("ClusterRoleBinding", &["roleRef"]),
+];
 
 fn validate(kind: &Further, object: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
     let message = kind.message();
@@ -243,6 +257,17 @@ mod tests {
             |object: &Value| -> Vec<String> { validate_create(class, object).into_iter().map(|error| error.path).collect() };
         assert_eq!(paths(&json!({"metadata": {"name": "a"}})), ["provisioner"]);
         assert!(paths(&json!({"metadata": {"name": "a"}, "provisioner": "p"})).is_empty());
+    }
+
+    #[test]
+    fn what_is_immutable_cannot_be_changed() {
+        let kind = find("scheduling.k8s.io", "v1", "PriorityClass").unwrap();
+        let class = |value: i64, text: &str| json!({"metadata": {"name": "a", "resourceVersion": "1"}, "value": value, "description": text});
+        let paths = |new: &Value| -> Vec<String> {
+            validate_update(kind, Part::Main, new, &class(1, "a")).into_iter().map(|error| error.path).collect()
+        };
+        assert_eq!(paths(&class(1, "b")), Vec::<String>::new());
+        assert_eq!(paths(&class(10, "a")), ["value"]);
     }
 
     #[test]
