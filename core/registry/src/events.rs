@@ -1,6 +1,13 @@
-//! One event, two groups: events are stored as `v1` and shown as `events.k8s.io/v1` under other names.
+//! One event, two groups: events are stored as `v1` and shown as `events.k8s.io/v1` under other names. They are kept for an hour.
 
+use std::time::Duration;
+
+use api::json;
+use machine::Time;
 use serde_json::{Map, Value};
+
+/// How long events are kept.
+const LIFE: Duration = Duration::from_secs(3_600);
 
 /// The fields that have another name in `events.k8s.io/v1`: there, in `v1`.
 const RENAMED: [(&str, &str); 8] = [
@@ -42,6 +49,15 @@ pub fn core_label(label: &str) -> String {
     }
 }
 
+/// Returns whether nobody has written an event for an hour. When it was last written is not kept: it is as old as the youngest
+/// of its stamps, its creation among them, so that one that tells of something long ago is seen for an hour as well. A stamp
+/// that lies ahead by more than that is wrong.
+pub fn is_old(event: &Value, now: Time) -> bool {
+    let stamps = [&["series", "lastObservedTime"][..], &["lastTimestamp"], &["eventTime"], &["metadata", "creationTimestamp"]];
+    let known = stamps.iter().filter_map(|path| api::Timestamp::parse(json::text(event, path)).ok());
+    known.map(|stamp| stamp.0).filter(|at| at.since(now) < LIFE).max().is_some_and(|at| now.since(at) > LIFE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +74,16 @@ mod tests {
         );
         assert_eq!(from_core(core), new);
         assert_eq!(core_label("regarding.name"), "involvedObject.name");
+    }
+    #[test]
+    fn an_event_is_kept_for_an_hour_after_it_was_written() {
+        let now = api::Timestamp::parse("2026-01-01T12:00:00Z").unwrap().0;
+        let event = |created: &str, last: &str| json!({"metadata": {"creationTimestamp": created}, "lastTimestamp": last});
+        let old = |created: &str, last: &str| is_old(&event(created, last), now);
+        assert!(old("2026-01-01T10:00:00Z", "2026-01-01T10:59:59Z"));
+        assert!(!old("2026-01-01T10:00:00Z", "2026-01-01T11:00:01Z"), "seen again");
+        assert!(!old("2026-01-01T11:59:00Z", "2025-01-01T00:00:00Z"), "new, of something long ago");
+        assert!(old("2026-01-01T10:00:00Z", "3000-01-01T00:00:00Z"), "a stamp that is wrong keeps nothing");
+        assert!(!is_old(&json!({"metadata": {}}), now), "without stamps nothing is known");
     }
 }

@@ -29,8 +29,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::Server;
 
-/// How long events are kept.
-const EVENT_LIFE: Duration = Duration::from_secs(3_600);
 /// How often old events are looked for.
 const EVENT_SWEEP: Duration = Duration::from_secs(60);
 /// How long to wait before trying again what failed.
@@ -318,15 +316,9 @@ async fn sweep_events(server: &Server) {
 }
 
 fn old_events(snapshot: &Snapshot, now: machine::Time) -> Vec<(Key, Arc<Stored>)> {
-    let written = |stored: &Stored| {
-        let object = stored.object();
-        let stamps =
-            [&["series", "lastObservedTime"][..], &["lastTimestamp"], &["eventTime"], &["metadata", "creationTimestamp"]];
-        stamps.iter().find_map(|path| api::Timestamp::parse(json::text(&object, path)).ok()).map(|stamp| stamp.0)
-    };
     snapshot
         .range(&prefix("", "events", ""), None)
-        .filter(|(_, stored)| written(stored).is_some_and(|at| now.since(at) > EVENT_LIFE))
+        .filter(|(_, stored)| registry::events::is_old(&stored.object(), now))
         .map(|(key, stored)| (Key::clone(key), Arc::clone(stored)))
         .collect()
 }
