@@ -38,7 +38,7 @@ fn main() {
     for more in [&[][..], &["-o", "json"], &["--patches"]] {
         let (took, out) = timed(|| lifesign().args(["explain", "-f"]).arg(&file).args(more).output().unwrap());
         let text = String::from_utf8_lossy(&out.stdout);
-        println!("explain {}: {took:.0?} for {objects} objects, {} lines", more.join(" "), text.lines().count());
+        println!("explain {}: {took:.2?} for {objects} objects, {} lines", more.join(" "), text.lines().count());
     }
 }
 

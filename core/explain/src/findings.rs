@@ -6,10 +6,10 @@ use api::field::{self, Path};
 use api::{Gate, HandlerKind, ProbeType, duration, json};
 use serde_json::Value;
 
-use crate::in_front::leads_to;
+use crate::given::Given;
 use crate::report::{Finding, Severity};
 use crate::workloads::{Read, Subject};
-use crate::{Options, Origin, Times, is_service, name};
+use crate::{Options, Origin, Times, name};
 use probe::timing::SubSecondProbePolicy;
 
 /// A startup budget below this is worth a word when it comes from an offset; as the admission warning.
@@ -227,24 +227,22 @@ pub(super) fn services(
     spec: &Value,
     labels: &BTreeMap<String, String>,
     subjects: &[Subject<'_>],
-    all: &[Value],
+    given: &Given<'_>,
     found: &mut Findings,
 ) {
-    let selects = |service: &&Value| {
-        is_service(service)
-            && json::boolean(service, &["spec", "publishNotReadyAddresses"]) != Some(true)
-            && leads_to(service, object, labels)
-    };
+    let waits = |service: &&Value| json::boolean(service, &["spec", "publishNotReadyAddresses"]) != Some(true);
     if !json::items(spec, &["readinessGates"]).is_empty() {
         return;
     }
     for subject in subjects.iter().filter(|subject| subject.probe(ProbeType::Readiness).is_none()) {
         let asked_elsewhere = subjects.iter().any(|other| other.probe(ProbeType::Readiness).is_some());
-        let Some(service) = all.iter().filter(selects).find(|service| match serves(subject.value, service) {
-            Some(serves) => serves,
-            // Who serves is not declared: it matters only if no container is asked at all.
-            None => !asked_elsewhere,
-        }) else {
+        let Some(service) =
+            given.services_of(object, labels).filter(waits).find(|service| match serves(subject.value, service) {
+                Some(serves) => serves,
+                // Who serves is not declared: it matters only if no container is asked at all.
+                None => !asked_elsewhere,
+            })
+        else {
             continue;
         };
         let (when, then) = match subject.probe(ProbeType::Startup) {

@@ -1,6 +1,5 @@
 //! Services of the given files: do they select a pod, and does it declare their ports.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use api::field::Path;
@@ -8,34 +7,10 @@ use api::{Selector, json};
 use serde_json::Value;
 
 use crate::findings::Findings;
+use crate::given::{Given, GivenPod};
 use crate::report::{Severity, Workload};
 use crate::templates::{self, texts};
-use crate::{is_service, name, namespace, rules};
-
-/// Pods that the given files make.
-pub(crate) struct Given<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) spec: Cow<'a, Value>,
-}
-
-/// Returns the pods that the objects make in the namespace of another object.
-pub(crate) fn pods_beside<'a>(object: &Value, objects: &'a [Value]) -> Vec<Given<'a>> {
-    let here = objects.iter().filter(|other| namespace(other) == namespace(object));
-    here.flat_map(|other| templates::pods(other).into_iter().map(|(labels, spec)| Given { name: name(other), labels, spec }))
-        .collect()
-}
-
-/// Returns whether a Service of the given files leads to pods with these labels in the namespace of an object.
-pub(crate) fn is_served(object: &Value, labels: &BTreeMap<String, String>, objects: &[Value]) -> bool {
-    objects.iter().any(|service| is_service(service) && leads_to(service, object, labels))
-}
-
-/// Returns whether a Service leads to pods with these labels in the namespace of an object.
-pub(crate) fn leads_to(service: &Value, object: &Value, labels: &BTreeMap<String, String>) -> bool {
-    let wanted = texts(service, &["spec", "selector"]);
-    namespace(service) == namespace(object) && !wanted.is_empty() && Selector::from_labels(&wanted).matches(labels)
-}
+use crate::{name, namespace, rules};
 
 /// Labels that pods get while they run, by the controllers of Kubernetes.
 const RUN_TIME: [&str; 9] = [
@@ -50,49 +25,36 @@ const RUN_TIME: [&str; 9] = [
     "statefulset.kubernetes.io/pod-name",
 ];
 
-/// Returns the labels that markers of the given files put on pods in the namespace of an object.
-fn marks(object: &Value, objects: &[Value]) -> Vec<(String, String)> {
-    let is_marker = |other: &&Value| json::text(other, &["kind"]) == "PodProbeMarker" && namespace(other) == namespace(object);
-    let probes = objects.iter().filter(is_marker).flat_map(|marker| json::items(marker, &["spec", "probes"]));
-    let policies = probes.flat_map(|probe| json::items(probe, &["markerPolicy"]));
-    policies.flat_map(|policy| texts(policy, &["labels"])).collect()
-}
-
-/// Returns namespace and name of what makes pods that a selector matches, wherever they are.
-fn in_another_namespace<'a>(wanted: &Selector, objects: &'a [Value]) -> Option<(&'a str, &'a str)> {
-    let matches = |object: &&Value| templates::pods(object).iter().any(|(labels, _)| wanted.matches(labels));
-    objects.iter().find(matches).map(|object| (namespace(object), name(object)))
-}
-
 /// Judges a Service; `None`: there is nothing to say.
-pub(crate) fn judge(service: &Value, objects: &[Value]) -> Option<Workload> {
+pub(crate) fn judge(service: &Value, given: &Given<'_>) -> Option<Workload> {
     let selector = texts(service, &["spec", "selector"]);
     if selector.is_empty() || json::text(service, &["spec", "type"]) == "ExternalName" {
         return None;
     }
-    let here = pods_beside(service, objects);
-    let later = marks(service, objects);
+    let here = given.pods_beside(service);
+    let later = given.marks_beside(service);
     let selector: BTreeMap<String, String> =
         selector.into_iter().filter(|label| !RUN_TIME.contains(&label.0.as_str()) && !later.contains(label)).collect();
     if selector.is_empty() {
         return None;
     }
     let wanted = Selector::from_labels(&selector);
-    let selected: Vec<&Given<'_>> = here.iter().filter(|pod| wanted.matches(&pod.labels)).collect();
+    let selected: Vec<&GivenPod<'_>> = here.iter().filter(|pod| wanted.matches(&pod.labels)).collect();
     let mut found = Findings::default();
     // Without any pod in the files nobody can tell what is there.
     if selected.is_empty()
-        && let Some((elsewhere, pod)) = in_another_namespace(&wanted, objects)
+        && let Some((elsewhere, pod)) = given.pods().find(|(_, pod)| wanted.matches(&pod.labels))
     {
         let text = format!(
-            "the pods of {pod:?} have its labels, but are in namespace {elsewhere:?} and not in {:?}",
+            "the pods of {:?} have its labels, but are in namespace {elsewhere:?} and not in {:?}",
+            pod.name,
             namespace(service)
         );
         let advice =
             "a Service leads to pods of its own namespace only; one that the file does not name is that of the context";
         found.add(Severity::Info, "service-selects-nothing", Path::new("spec.selector"), text, advice);
     } else if selected.is_empty() && !here.is_empty() {
-        let lacks = |pod: &&Given<'_>| {
+        let lacks = |pod: &&GivenPod<'_>| {
             let agrees = |(key, value): (&String, &String)| pod.labels.get(key).is_none_or(|own| own == value);
             selector.iter().all(agrees) && selector.keys().any(|key| pod.labels.contains_key(key))
         };
@@ -106,7 +68,7 @@ pub(crate) fn judge(service: &Value, objects: &[Value]) -> Option<Workload> {
         });
         let text = format!("none of the pods of the given files has its labels{}", differs.unwrap_or_default());
         // What a controller of such an object makes is not in the files.
-        let others = objects.iter().any(|object| rules::may_make_pods(object) && templates::pods(object).is_empty());
+        let others = given.objects.iter().any(|object| rules::may_make_pods(object) && templates::pods(object).is_empty());
         let (severity, advice) = match lacking {
             Some(_) => (Severity::Info, "correct one of them, unless something sets the label while the pod runs"),
             None if others => (Severity::Info, "correct the selector, unless it is meant for pods that are not in the files"),
@@ -116,7 +78,7 @@ pub(crate) fn judge(service: &Value, objects: &[Value]) -> Option<Workload> {
     }
     for (index, port) in json::items(service, &["spec", "ports"]).iter().enumerate() {
         let Some(target) = port.get("targetPort").and_then(Value::as_str) else { continue };
-        let declares = |pod: &Given<'_>| declared(&pod.spec).any(|own| own == target);
+        let declares = |pod: &GivenPod<'_>| declared(&pod.spec).any(|own| own == target);
         if selected.is_empty() || selected.iter().any(|pod| declares(pod)) {
             continue;
         }

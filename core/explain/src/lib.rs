@@ -6,6 +6,7 @@
 //! from [`times`], which states its formulas.
 
 mod findings;
+mod given;
 mod in_front;
 pub mod kubelet;
 mod markers;
@@ -27,6 +28,7 @@ use api::{ProbeType, json, pod};
 use serde_json::Value;
 
 use findings::Findings;
+use given::Given;
 use probe::timing::{Defaults, NodePolicy, Timing, knocks};
 
 pub use report::{Action, Finding, Report, Severity, Skipped, Workload};
@@ -54,9 +56,13 @@ impl Options {
 
 /// Explains the probes of some objects; Services and markers among them count for the workloads that they select.
 pub fn explain(objects: &[Value], options: &Options) -> Report {
+    explain_given(&Given::new(objects), options)
+}
+
+fn explain_given(given: &Given<'_>, options: &Options) -> Report {
     let mut report = Report::default();
-    for (index, object) in objects.iter().enumerate() {
-        let mut workloads = judge(object, objects, options);
+    for (index, object) in given.objects.iter().enumerate() {
+        let mut workloads = judge(object, given, options);
         workloads.iter_mut().for_each(|workload| workload.object = index);
         if workloads.is_empty() && !is_service(object) {
             report.skipped.push(Skipped {
@@ -72,7 +78,8 @@ pub fn explain(objects: &[Value], options: &Options) -> Report {
 
 /// Explains as [`explain`] does, and computes the patch of every finding: each is tried, which takes a while for large files.
 pub fn explain_with_patches(objects: &[Value], options: &Options) -> Report {
-    let mut report = explain(objects, options);
+    let given = Given::new(objects);
+    let mut report = explain_given(&given, options);
     // Objects that differ in nothing but their names have the same patches.
     let mut known: BTreeMap<(String, &'static str, String), Option<Value>> = BTreeMap::new();
     for workload in &mut report.workloads {
@@ -82,7 +89,7 @@ pub fn explain_with_patches(objects: &[Value], options: &Options) -> Report {
         let like = parts.map(Option::unwrap_or_default).join("\n");
         for finding in &mut workload.findings {
             let key = (like.clone(), finding.id, finding.path.clone());
-            let mend = || mend(objects, workload.object, finding, options);
+            let mend = || mend(&given, workload.object, finding, options);
             finding.patch = known.entry(key).or_insert_with(mend).clone();
         }
     }
@@ -104,14 +111,14 @@ fn is_service(object: &Value) -> bool {
 }
 
 /// Explains one object; a kind that is not built in may have several pod templates. None: it has no probes.
-fn judge(object: &Value, objects: &[Value], options: &Options) -> Vec<Workload> {
+fn judge(object: &Value, given: &Given<'_>, options: &Options) -> Vec<Workload> {
     let kind = json::text(object, &["kind"]);
     let mut workloads = match kind {
-        "PodProbeMarker" => vec![markers::explain(object, objects, options)],
-        _ if is_service(object) => in_front::judge(object, objects).into_iter().collect(),
+        "PodProbeMarker" => vec![markers::explain(object, given, options)],
+        _ if is_service(object) => in_front::judge(object, given).into_iter().collect(),
         _ => match templates::built_in(object) {
-            Some(path) => vec![workloads::explain(object, path, Origin::BuiltIn, objects, options)],
-            None => templates::find(object).iter().map(|template| from_template(object, template, objects, options)).collect(),
+            Some(path) => vec![workloads::explain(object, path, Origin::BuiltIn, given, options)],
+            None => templates::find(object).iter().map(|template| from_template(object, template, given, options)).collect(),
         },
     };
     for workload in &mut workloads {
@@ -125,8 +132,8 @@ fn judge(object: &Value, objects: &[Value], options: &Options) -> Vec<Workload> 
 }
 
 /// Explains a template that was found by its structure: as a pod, with the paths of the object.
-fn from_template(object: &Value, template: &templates::Template, objects: &[Value], options: &Options) -> Workload {
-    let mut workload = workloads::explain(&template.pod, &["spec"], Origin::Custom, objects, options);
+fn from_template(object: &Value, template: &templates::Template, given: &Given<'_>, options: &Options) -> Workload {
+    let mut workload = workloads::explain(&template.pod, &["spec"], Origin::Custom, given, options);
     workload.kind = json::text(object, &["kind"]).to_owned();
     for finding in &mut workload.findings {
         finding.path = format!("{}.{}", template.path, finding.path);
@@ -140,16 +147,16 @@ fn from_template(object: &Value, template: &templates::Template, objects: &[Valu
 }
 
 /// Returns a patch that takes a finding away and brings no other; `None`: there is none that can be computed.
-fn mend(objects: &[Value], index: usize, finding: &Finding, options: &Options) -> Option<Value> {
-    let object = &objects[index];
-    let before = marks(object, objects, options);
+fn mend(given: &Given<'_>, index: usize, finding: &Finding, options: &Options) -> Option<Value> {
+    let object = &given.objects[index];
+    let before = marks(object, given, options);
     let good = |patch: &Value| {
-        let after = patched(objects, index, patch, options);
+        let after = patched(given, index, patch, options);
         let gone = !after.contains(&(finding.id, finding.path.clone()));
         let fresh: Vec<(&'static str, String)> = after.difference(&before).cloned().collect();
         gone.then_some(fresh)
     };
-    let candidates = patch::candidates(object, objects, finding, options.listens_ms());
+    let candidates = patch::candidates(object, given, finding, options.listens_ms());
     let mut promising = Vec::new();
     for candidate in candidates {
         match good(&candidate) {
@@ -162,9 +169,9 @@ fn mend(objects: &[Value], index: usize, finding: &Finding, options: &Options) -
     for (candidate, fresh) in promising {
         let mut changed = object.clone();
         patch::apply(&mut changed, &candidate);
-        let new = judge(&changed, objects, options).into_iter().flat_map(|workload| workload.findings);
+        let new = judge(&changed, given, options).into_iter().flat_map(|workload| workload.findings);
         for other in new.filter(|other| fresh.contains(&(other.id, other.path.clone()))) {
-            for more in patch::candidates(&changed, objects, &other, options.listens_ms()) {
+            for more in patch::candidates(&changed, given, &other, options.listens_ms()) {
                 let together = patch::both(&candidate, &more);
                 if good(&together).is_some_and(|fresh| fresh.is_empty()) {
                     return Some(together);
@@ -176,15 +183,15 @@ fn mend(objects: &[Value], index: usize, finding: &Finding, options: &Options) -
 }
 
 /// Returns code and path of every finding about an object.
-fn marks(object: &Value, objects: &[Value], options: &Options) -> BTreeSet<(&'static str, String)> {
-    let findings = judge(object, objects, options).into_iter().flat_map(|workload| workload.findings);
+fn marks(object: &Value, given: &Given<'_>, options: &Options) -> BTreeSet<(&'static str, String)> {
+    let findings = judge(object, given, options).into_iter().flat_map(|workload| workload.findings);
     findings.map(|finding| (finding.id, finding.path)).collect()
 }
 
-fn patched(objects: &[Value], index: usize, patch: &Value, options: &Options) -> BTreeSet<(&'static str, String)> {
-    let mut changed = objects[index].clone();
+fn patched(given: &Given<'_>, index: usize, patch: &Value, options: &Options) -> BTreeSet<(&'static str, String)> {
+    let mut changed = given.objects[index].clone();
     patch::apply(&mut changed, patch);
-    marks(&changed, objects, options)
+    marks(&changed, given, options)
 }
 
 /// Returns the times that decide when a container is ready.

@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::findings::{self, Findings};
-use crate::in_front::{Given, pods_beside};
+use crate::given::{Given, GivenPod};
 use crate::report::{Action, Container, Probe, Severity, Workload};
 use crate::{Options, Times, name, namespace};
 use probe::timing::{Defaults, NodePolicy, Timing};
 
-/// Explains a marker; `all` holds the workloads that it may select.
-pub(super) fn explain(object: &Value, all: &[Value], options: &Options) -> Workload {
+/// Explains a marker; `given` holds the workloads that it may select.
+pub(super) fn explain(object: &Value, given: &Given<'_>, options: &Options) -> Workload {
     let mut found = Findings::default();
     let mut admitted = object.clone();
     found.ignored_fields(&probe_rules::drop_disabled_probe_fields("PodProbeMarker", &mut admitted, None, &options.node.gates));
     for error in marker_rules::validate_pod_probe_marker(&admitted, None) {
         found.invalid(&error);
     }
-    let selected = selected(&admitted, all);
+    let selected = selected(&admitted, given);
     let mut containers: Vec<Container> = Vec::new();
     for (index, item) in json::items(&admitted, &["spec", "probes"]).iter().enumerate() {
         let path = Path::new("spec.probes").index(index);
@@ -78,18 +78,16 @@ fn probe(item: &Value, path: &Path, options: &Options, found: &mut Findings) -> 
 }
 
 /// Returns the pods that a marker selects.
-fn selected<'a>(marker: &Value, all: &'a [Value]) -> Vec<Given<'a>> {
+fn selected<'a>(marker: &Value, given: &'a Given<'_>) -> Vec<&'a GivenPod<'a>> {
     let selector = json::at(marker, &["spec", "selector"]).and_then(|selector| LabelSelector::deserialize(selector).ok());
     let Some(selector) = selector.filter(|selector| !selector.is_empty()).and_then(|selector| selector.compile()) else {
         return Vec::new();
     };
-    let mut pods = pods_beside(marker, all);
-    pods.retain(|pod| selector.matches(&pod.labels));
-    pods
+    given.pods_beside(marker).iter().filter(|pod| selector.matches(&pod.labels)).collect()
 }
 
 /// Finds selected workloads in which a probe has no container or no port to ask.
-fn targets(item: &Value, container: &str, selected: &[Given<'_>], path: &Path, found: &mut Findings) {
+fn targets(item: &Value, container: &str, selected: &[&GivenPod<'_>], path: &Path, found: &mut Findings) {
     for workload in selected {
         let sidecars = json::items(&workload.spec, &["initContainers"]).iter();
         let sidecars = sidecars.filter(|container| json::text(container, &["restartPolicy"]) == "Always");

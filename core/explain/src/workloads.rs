@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::findings::{self, Findings};
-use crate::in_front::is_served;
+use crate::given::Given;
 use crate::kubelet::OnKubelet;
 use crate::report::{Action, Container, Probe, Severity, Workload};
 use crate::templates::labels;
@@ -67,8 +67,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Explains a pod or a workload; `spec_path` leads to its pod spec, `all` holds the Services that may select it.
-pub(super) fn explain(object: &Value, spec_path: &[&str], origin: Origin, all: &[Value], options: &Options) -> Workload {
+/// Explains a pod or a workload; `spec_path` leads to its pod spec, `given` holds the Services that may select it.
+pub(super) fn explain(object: &Value, spec_path: &[&str], origin: Origin, given: &Given<'_>, options: &Options) -> Workload {
     let kind = json::text(object, &["kind"]);
     let mut found = Findings::new(origin);
     if origin == Origin::BuiltIn {
@@ -93,7 +93,7 @@ pub(super) fn explain(object: &Value, spec_path: &[&str], origin: Origin, all: &
         practice::container(subject, spec, &mut found);
     }
     let labels = labels(object, spec_path);
-    practice::workload(kind, object, &subjects, || is_served(object, &labels, all), &mut found);
+    practice::workload(kind, object, &subjects, || given.services_of(object, &labels).next().is_some(), &mut found);
     let template = spec_path.split_last().map_or(&[][..], |(_, template)| template);
     let prefix: String = template.iter().map(|key| format!("{key}.")).collect();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": json::at(object, template).and_then(|at| at.get("metadata")), "spec": spec});
@@ -101,7 +101,7 @@ pub(super) fn explain(object: &Value, spec_path: &[&str], origin: Origin, all: &
     // A template of another kind may have more fields than a pod: of those only containers are sure, and what is nearly right.
     let counts = |path: &str| origin == Origin::BuiltIn || path.contains("ontainers[") || patch::nearest(path).is_some();
     found.shape("Pod", &pod, &prefix, counts);
-    findings::services(object, spec, &labels, &subjects, all, &mut found);
+    findings::services(object, spec, &labels, &subjects, given, &mut found);
     if kind == "Deployment" {
         found.lost_by_undo(&probe_rules::sub_second_fields(kind, &admitted));
     }

@@ -4,8 +4,8 @@ use api::json;
 use serde_json::{Map, Value, json};
 
 use super::{Place, Segment, at, merge, segments, set};
+use crate::given::{Given, GivenPod};
 use crate::report::Finding;
-use crate::templates;
 
 /// Returns the members of a probe that say how it asks.
 fn handler(probe: &Value) -> Map<String, Value> {
@@ -67,8 +67,8 @@ const FIELDS: [&str; 30] = [
     "serviceAccountName",
 ];
 
-/// Returns patches that may make a finding go away, the best first. `all` are the other objects of the files.
-pub(crate) fn candidates(object: &Value, all: &[Value], finding: &Finding, listens_ms: Option<u64>) -> Vec<Value> {
+/// Returns patches that may make a finding go away, the best first. `given` are the objects of the files.
+pub(crate) fn candidates(object: &Value, given: &Given<'_>, finding: &Finding, listens_ms: Option<u64>) -> Vec<Value> {
     let Some(path) = segments(&finding.path) else { return Vec::new() };
     let place = Place { object, path };
     let probe = place.value();
@@ -176,7 +176,7 @@ pub(crate) fn candidates(object: &Value, all: &[Value], finding: &Finding, liste
             let asks = port.and_then(|port| place.set(&place.path, json!({"exec": null, "tcpSocket": {"port": port}})));
             vec![asks, place.set(&place.path, Value::Null)]
         }
-        "no-readiness-probe" => readiness(&place, all),
+        "no-readiness-probe" => readiness(&place, given),
         "undeclared-port" => undeclared(&place),
         "prestop-exceeds-grace" => {
             let waits = place.container().and_then(crate::practice::prestop_seconds).unwrap_or(0);
@@ -186,11 +186,18 @@ pub(crate) fn candidates(object: &Value, all: &[Value], finding: &Finding, liste
             let own = json::int(object, &["spec", "progressDeadlineSeconds"]).unwrap_or(600).max(1);
             [2, 4, 16, 128].into_iter().map(|factor| place.set(&place.path, json!(own.saturating_mul(factor)))).collect()
         }
-        "marker-target-missing" => marker_target(&place, all),
-        "service-selects-nothing" | "service-port-undeclared" => service(&place, all, finding.id),
+        "marker-target-missing" => marker_target(&place, given),
+        "service-selects-nothing" | "service-port-undeclared" => service(&place, given, finding.id),
         _ => Vec::new(),
     };
-    list.into_iter().flatten().collect()
+    // Many pods offer the same.
+    let mut different: Vec<Value> = Vec::new();
+    for candidate in list.into_iter().flatten() {
+        if !different.contains(&candidate) {
+            different.push(candidate);
+        }
+    }
+    different
 }
 
 /// Returns the known field that the last step of a path is nearly.
@@ -266,7 +273,7 @@ fn delays(place: &Place<'_>) -> Vec<Option<Value>> {
     vec![place.in_container(Value::Object(change))]
 }
 
-fn readiness(place: &Place<'_>, all: &[Value]) -> Vec<Option<Value>> {
+fn readiness(place: &Place<'_>, given: &Given<'_>) -> Vec<Option<Value>> {
     let Some(container) = place.container() else { return Vec::new() };
     let like =
         ["startupProbe", "livenessProbe"].into_iter().find_map(|field| container.get(field).filter(|probe| probe.is_object()));
@@ -275,7 +282,7 @@ fn readiness(place: &Place<'_>, all: &[Value]) -> Vec<Option<Value>> {
         .and_then(|port| port.get("name").or_else(|| port.get("containerPort")))
         .cloned();
     let of_service = || {
-        let services = all.iter().filter(|object| json::text(object, &["kind"]) == "Service");
+        let services = given.objects.iter().filter(|object| json::text(object, &["kind"]) == "Service");
         services
             .flat_map(|service| json::items(service, &["spec", "ports"]))
             .find_map(|port| port.get("targetPort").or_else(|| port.get("port")).filter(|port| port.is_number()))
@@ -314,19 +321,17 @@ fn undeclared(place: &Place<'_>) -> Vec<Option<Value>> {
     list
 }
 
-fn marker_target(place: &Place<'_>, all: &[Value]) -> Vec<Option<Value>> {
-    let mut names = Vec::new();
-    for (_, spec) in all.iter().flat_map(templates::pods) {
-        names.extend(json::items(&spec, &["containers"]).iter().map(|container| json::text(container, &["name"]).to_owned()));
-    }
-    names.into_iter().map(|name| place.set(&place.path, json!(name))).collect()
+fn marker_target(place: &Place<'_>, given: &Given<'_>) -> Vec<Option<Value>> {
+    let containers = given.pods().flat_map(|(_, pod)| json::items(&pod.spec, &["containers"]));
+    let names = containers.map(|container| json::text(container, &["name"]));
+    names.map(|name| place.set(&place.path, json!(name))).collect()
 }
 
-fn service(place: &Place<'_>, all: &[Value], id: &str) -> Vec<Option<Value>> {
+fn service(place: &Place<'_>, given: &Given<'_>, id: &str) -> Vec<Option<Value>> {
     let mut list = Vec::new();
-    for (labels, spec) in all.iter().flat_map(templates::pods) {
+    for (_, GivenPod { labels, spec, .. }) in given.pods() {
         if id == "service-port-undeclared" {
-            list.extend(crate::in_front::declared(&spec).map(|name| place.set(&place.path, json!(name))));
+            list.extend(crate::in_front::declared(spec).map(|name| place.set(&place.path, json!(name))));
             continue;
         }
         let wanted = json::object(place.object, &["spec", "selector"]).cloned().unwrap_or_default();
