@@ -104,8 +104,18 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) async fn recv(&mut self) -> Option<Arc<Change>> {
         let change = self.inner.recv().await?;
+        Some(self.received(change))
+    }
+
+    /// Returns a change that has come already.
+    pub(crate) fn try_recv(&mut self) -> Option<Arc<Change>> {
+        let change = self.inner.try_recv().ok()?;
+        Some(self.received(change))
+    }
+
+    fn received(&self, change: Arc<Change>) -> Arc<Change> {
         self.queued.fetch_sub(change.object.size(), Ordering::Relaxed);
-        Some(change)
+        change
     }
 
     /// Returns whether everything that was sent has been received, and more can come.

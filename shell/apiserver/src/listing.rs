@@ -14,8 +14,8 @@ use registry::state::Stored;
 
 use crate::reply::Body;
 
-/// What is sent at once, about; objects that are larger are sent from where they are stored.
-const CHUNK: usize = 32 << 10;
+/// What is sent at once; objects that are larger are sent from where they are stored. Two frames of HTTP/2 hold just as much.
+pub(crate) const CHUNK: usize = 32 << 10;
 
 /// Takes pieces of an answer and makes chunks of them.
 #[derive(Default)]
@@ -25,12 +25,21 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Appends bytes.
-    pub(crate) fn copy(&mut self, bytes: &[u8]) {
-        self.open.extend_from_slice(bytes);
-        if self.open.len() >= CHUNK {
+    /// Returns room for an answer of so many bytes.
+    fn with_capacity(bytes: usize) -> Out {
+        Out { open: BytesMut::with_capacity(bytes.min(CHUNK)), ready: VecDeque::new() }
+    }
+
+    /// Appends bytes. Chunks are full to the last byte: a frame for the few that are left would cost as much as a full one.
+    pub(crate) fn copy(&mut self, mut bytes: &[u8]) {
+        while self.open.len() + bytes.len() >= CHUNK {
+            let (now, later) = bytes.split_at(CHUNK - self.open.len());
+            self.open.extend_from_slice(now);
             self.flush();
+            self.open.reserve(CHUNK);
+            bytes = later;
         }
+        self.open.extend_from_slice(bytes);
     }
 
     /// Appends a stored object that follows what stands for its opening brace.
@@ -78,7 +87,10 @@ pub(crate) struct Listing {
 impl Listing {
     /// Returns the body of `head`, the objects with commas between them, and `tail`.
     pub(crate) fn new(head: &str, items: Vec<Arc<Stored>>, tail: &'static str, render: Render) -> Listing {
-        let mut out = Out::default();
+        Listing::begin(head, Out::default(), items, tail, render)
+    }
+
+    fn begin(head: &str, mut out: Out, items: Vec<Arc<Stored>>, tail: &'static str, render: Render) -> Listing {
         out.copy(head.as_bytes());
         Listing { items: items.into_iter(), render, first: true, tail: Some(tail), out, left: None }
     }
@@ -89,7 +101,7 @@ impl Listing {
         let objects: usize = items.iter().map(|stored| prefix.len() + stored.size() - 1).sum();
         let length = head.len() + commas + objects + tail.len();
         let render = Box::new(move |stored: &Stored, out: &mut Out| out.object(&prefix, stored));
-        Listing { left: Some(length as u64), ..Listing::new(head, items, tail, render) }
+        Listing { left: Some(length as u64), ..Listing::begin(head, Out::with_capacity(length), items, tail, render) }
     }
 
     pub(crate) fn boxed(self) -> Body {

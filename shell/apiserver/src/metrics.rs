@@ -140,9 +140,12 @@ impl Metrics {
         self.watch_overflows.inc();
     }
 
-    pub(crate) fn watch_opened(&self, resource: &str) {
+    /// Counts a watch; returns what counts its events, found once and not for each of them.
+    pub(crate) fn watch_opened(&self, resource: &str) -> Counter {
         self.longrunning.inc();
-        self.watchers.get_or_create(&ResourceLabel { resource: resource.to_owned() }).inc();
+        let label = ResourceLabel { resource: resource.to_owned() };
+        self.watchers.get_or_create(&label).inc();
+        self.watch_events.get_or_create(&label).clone()
     }
 
     pub(crate) fn watch_closed(&self, resource: &str) {
@@ -150,8 +153,8 @@ impl Metrics {
         self.watchers.get_or_create(&ResourceLabel { resource: resource.to_owned() }).dec();
     }
 
-    pub(crate) fn watch_event(&self, resource: &str, since_commit: Duration) {
-        self.watch_events.get_or_create(&ResourceLabel { resource: resource.to_owned() }).inc();
+    pub(crate) fn watch_event(&self, sent: &Counter, since_commit: Duration) {
+        sent.inc();
         self.delivery_seconds.observe(since_commit.as_secs_f64());
     }
 

@@ -1,6 +1,7 @@
 //! Watch streams: what is there, then what changes, one JSON line each.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +12,17 @@ use futures::StreamExt;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use prometheus_client::metrics::counter::Counter;
 use registry::kind::ServedKind;
 use registry::query::{self, WatchStart};
 use registry::state::{Change, ChangeType, Snapshot, Stored};
 use registry::watching::{self, Seen};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use crate::handlers::read::{metadata_only, outward, readable, render_table};
 use crate::hub::{Matcher, Receiver};
+use crate::listing::CHUNK;
 use crate::negotiate::{Encoding, Form};
 use crate::reply::{self, Body, Reply, push_object, type_prefix, typed};
 use crate::request::Target;
@@ -41,13 +44,14 @@ struct Slot {
     _place: Place,
     server: Server,
     resource: String,
+    sent: Counter,
 }
 
 impl Slot {
     fn open(server: &Server, user: &str, resource: &str) -> Result<Slot, Status> {
         let place = server.0.watches.open(user)?;
-        server.0.metrics.watch_opened(resource);
-        Ok(Slot { _place: place, server: server.clone(), resource: resource.to_owned() })
+        let sent = server.0.metrics.watch_opened(resource);
+        Ok(Slot { _place: place, server: server.clone(), resource: resource.to_owned(), sent })
     }
 }
 
@@ -94,6 +98,9 @@ pub(crate) fn watch(server: &Server, kind: &Arc<ServedKind>, target: &Target, ca
         |seconds| Duration::from_secs(seconds).min(LIFE_MAX),
     );
     let started = Instant::now();
+    let end = started + life;
+    let bookmark_at =
+        started + BOOKMARK_EVERY.mul_f64(1.0 + rng.fraction() / 4.0).min(life.saturating_sub(BOOKMARK_BEFORE_END));
     let stream = Stream {
         slot,
         renderer,
@@ -101,9 +108,9 @@ pub(crate) fn watch(server: &Server, kind: &Arc<ServedKind>, target: &Target, ca
         pending,
         receiver: subscription.receiver,
         ahead,
-        end: started + life,
-        bookmarks: query.bookmarks,
-        bookmark_at: started + BOOKMARK_EVERY.mul_f64(1.0 + rng.fraction() / 4.0).min(life.saturating_sub(BOOKMARK_BEFORE_END)),
+        end,
+        bookmark_at: if query.bookmarks { bookmark_at } else { end },
+        timer: Box::pin(tokio::time::sleep_until(if query.bookmarks { bookmark_at } else { end })),
         last: subscription.snapshot.revision,
     };
     let frames = futures::stream::unfold(stream, |mut stream| async move {
@@ -138,28 +145,39 @@ struct Stream {
     /// Changes up to this revision are passed over: the client is ahead of us.
     ahead: Option<u64>,
     end: Instant,
-    bookmarks: bool,
+    /// The end, if there are no more bookmarks.
     bookmark_at: Instant,
+    /// The next of both; kept, because setting one up costs more than an event.
+    timer: Pin<Box<Sleep>>,
     /// The revision that the client has reached.
     last: u64,
 }
 
 impl Stream {
-    /// Returns the next bytes to send; `None` ends the stream.
+    /// Returns the next bytes to send: all events that are there, up to a chunk. `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
+        if Instant::now() >= self.end {
+            return None;
+        }
+        let mut out = BytesMut::new();
         loop {
-            if let Some(pending) = self.pending.pop_front() {
-                match self.render(pending) {
-                    Some(bytes) => return Some(bytes),
-                    None => continue,
-                }
+            while out.len() < CHUNK
+                && let Some(pending) = self.pending.pop_front().or_else(|| self.receiver.try_recv().map(Pending::Change))
+            {
+                self.render(&pending, &mut out);
+            }
+            if !out.is_empty() {
+                return Some(out.freeze());
             }
             tokio::select! {
                 biased;
                 change = self.receiver.recv() => self.pending.push_back(Pending::Change(change?)),
-                () = tokio::time::sleep_until(self.end) => return None,
-                () = tokio::time::sleep_until(self.bookmark_at), if self.bookmarks && self.bookmark_at < self.end => {
+                () = &mut self.timer => {
+                    if self.bookmark_at >= self.end {
+                        return None;
+                    }
                     if let Some(bookmark) = self.bookmark() {
+                        self.timer.as_mut().reset(self.bookmark_at);
                         return Some(bookmark);
                     }
                 }
@@ -167,19 +185,19 @@ impl Stream {
         }
     }
 
-    fn render(&mut self, pending: Pending) -> Option<Bytes> {
+    fn render(&mut self, pending: &Pending, out: &mut BytesMut) {
         match pending {
-            Pending::Initial(stored) => Some(self.renderer.event(ChangeType::Added, &stored, None)),
-            Pending::InitialEnd(revision) => Some(self.renderer.bookmark(revision, true)),
+            Pending::Initial(stored) => self.renderer.event(ChangeType::Added, stored, None, out),
+            Pending::InitialEnd(revision) => out.extend_from_slice(&self.renderer.bookmark(*revision, true)),
             Pending::Change(change) => {
                 self.last = self.last.max(change.revision);
                 if self.ahead.is_some_and(|ahead| change.revision <= ahead) {
-                    return None;
+                    return;
                 }
-                let Seen { type_, object, at } = watching::seen(&change, |stored| (self.matcher)(stored))?;
+                let Some(Seen { type_, object, at }) = watching::seen(change, |stored| (self.matcher)(stored)) else { return };
                 let since = self.slot.server.0.clock.now().since(change.at);
-                self.slot.server.0.metrics.watch_event(&self.slot.resource, since);
-                Some(self.renderer.event(type_, &object, at))
+                self.slot.server.0.metrics.watch_event(&self.slot.sent, since);
+                self.renderer.event(type_, &object, at, out);
             }
         }
     }
@@ -232,7 +250,7 @@ impl Renderer {
         Renderer { server: server.clone(), kind: Arc::clone(kind), prefix: type_prefix(kind), call, columns_sent: false }
     }
 
-    fn event(&mut self, type_: ChangeType, stored: &Stored, at: Option<u64>) -> Bytes {
+    fn event(&mut self, type_: ChangeType, stored: &Stored, at: Option<u64>, out: &mut BytesMut) {
         let name = match type_ {
             ChangeType::Added => "ADDED",
             ChangeType::Modified => "MODIFIED",
@@ -240,19 +258,19 @@ impl Renderer {
         };
         let plain = self.call.form == Form::Whole && at.is_none() && !self.kind.is_shown_otherwise();
         if plain {
-            let mut out = BytesMut::with_capacity(stored.size() + self.prefix.len() + 40);
+            out.reserve(stored.size() + self.prefix.len() + 40);
             out.put_slice(b"{\"type\":\"");
             out.put_slice(name.as_bytes());
             out.put_slice(b"\",\"object\":");
-            push_object(&mut out, &self.prefix, stored);
+            push_object(out, &self.prefix, stored);
             out.put_slice(b"}\n");
-            return out.freeze();
+            return;
         }
         let mut object = readable(self.call.form, stored);
         if let Some(revision) = at {
             json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".into(), revision.to_string().into());
         }
-        line(name, &self.shown(object))
+        out.extend_from_slice(&line(name, &self.shown(object)));
     }
 
     fn shown(&mut self, object: Value) -> Value {
