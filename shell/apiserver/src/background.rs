@@ -31,6 +31,8 @@ use crate::server::Server;
 
 /// How often old events are looked for.
 const EVENT_SWEEP: Duration = Duration::from_secs(60);
+/// How many objects are deleted at once: they share a commit.
+const AT_ONCE: usize = 32;
 /// How long to wait before trying again what failed.
 const RETRY: Duration = Duration::from_millis(500);
 /// The object that carries the default tolerations of the latency profile in force.
@@ -48,7 +50,7 @@ impl Server {
             self.ensure("apiextensions.k8s.io", "customresourcedefinitions", "", definition.clone()).await?;
         }
         let mut controllers = Controllers::new(self);
-        controllers.settle().await;
+        controllers.prepare().await;
         self.0.synced.store(true, Ordering::Relaxed);
         let (hub, room) = (self.0.hub.clone(), self.0.hub.clone());
         let running = tokio::spawn(async move {
@@ -125,6 +127,7 @@ impl Controllers {
     }
 
     async fn run(mut self) {
+        self.settle().await;
         let mut sweep = tokio::time::interval(EVENT_SWEEP);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -194,8 +197,55 @@ impl Controllers {
         }
     }
 
+    /// Does what must be done before the server is ready. What goes, goes while it serves: a namespace may be large.
+    async fn prepare(&mut self) {
+        let snapshot = self.server.0.hub.snapshot();
+        let going = |key: &Key| snapshot.get(key).is_some_and(|stored| stored.index.deleting);
+        let (namespaces, definitions) = (&mut self.todo.namespaces, &mut self.todo.definitions);
+        let later = Todo {
+            namespaces: namespaces.extract_if(.., |name| going(&namespace_key(name))).collect(),
+            definitions: definitions.extract_if(.., |name| going(&definition_key(name))).collect(),
+            publish: false,
+        };
+        self.reconcile().await;
+        self.todo.namespaces.extend(later.namespaces);
+        self.todo.definitions.extend(later.definitions);
+    }
+
     /// Does what is to be done, until nothing is left or something must be tried again later.
     async fn settle(&mut self) {
+        self.reconcile().await;
+        loop {
+            let graph = &mut self.graph;
+            let due = std::iter::from_fn(|| {
+                loop {
+                    let key = graph.next_work()?;
+                    if let Some(action) = graph.judge(&key) {
+                        return Some((key, action));
+                    }
+                }
+            });
+            let some: Vec<(Key, Collect)> = due.take(AT_ONCE).collect();
+            if some.is_empty() {
+                return;
+            }
+            let server = &self.server;
+            let collected = some.into_iter().map(|(key, action)| async move { (collect(server, &key, action).await, key) });
+            let outcomes = futures::future::join_all(collected).await;
+            let mut failed = None;
+            for (outcome, key) in outcomes {
+                if let Err(error) = outcome {
+                    self.graph.retry(Key::clone(&key));
+                    failed = Some((key, error));
+                }
+            }
+            if let Some((key, error)) = failed {
+                return self.retry(&key, &error).await;
+            }
+        }
+    }
+
+    async fn reconcile(&mut self) {
         let todo = std::mem::take(&mut self.todo);
         // A server on a full disk serves all the same.
         if todo.publish
@@ -214,14 +264,6 @@ impl Controllers {
             if let Err(error) = namespaces::reconcile(&self.server, &name).await {
                 self.retry(&format!("namespace {name}"), &error).await;
                 self.todo.namespaces.insert(name);
-            }
-        }
-        while let Some(key) = self.graph.next_work() {
-            let Some(action) = self.graph.judge(&key) else { continue };
-            if let Err(error) = collect(&self.server, &key, action).await {
-                self.retry(&key, &error).await;
-                self.graph.retry(key);
-                break;
             }
         }
     }
@@ -321,6 +363,11 @@ fn old_events(snapshot: &Snapshot, now: machine::Time) -> Vec<(Key, Arc<Stored>)
         .filter(|(_, stored)| registry::events::is_old(&stored.object(), now))
         .map(|(key, stored)| (Key::clone(key), Arc::clone(stored)))
         .collect()
+}
+
+/// Returns the key of a definition.
+fn definition_key(name: &str) -> Key {
+    key("apiextensions.k8s.io", "customresourcedefinitions", "", name)
 }
 
 /// Returns the key of a namespace.

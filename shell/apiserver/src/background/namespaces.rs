@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::json;
 use api::status::Status;
+use futures::{StreamExt, TryStreamExt};
 use kinds::builtin::Part;
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::ServedKind;
@@ -13,7 +14,7 @@ use registry::meta::UpdateForm;
 use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
-use super::{namespace_key, published};
+use super::{AT_ONCE, namespace_key, published};
 use crate::server::Server;
 
 /// How many objects a condition names.
@@ -50,21 +51,19 @@ pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status>
 
 /// Deletes everything in a namespace that is not being deleted yet.
 async fn empty(server: &Server, name: &str) -> Result<(), Status> {
-    for (kind, stored) in contents(server, name) {
-        if stored.index.deleting {
-            continue;
-        }
+    let left = contents(server, name).into_iter().filter(|(_, stored)| !stored.index.deleting);
+    let deleted = left.map(|(kind, stored)| async move {
         let options = DeleteOptions {
             uid: Some(stored.index.uid.clone()),
             propagation: Some(Propagation::Background),
             ..DeleteOptions::default()
         };
         match server.delete_object(&kind, name, &stored.index.name, &options).await {
-            Err(status) if !matches!(status.code, 404 | 409) => return Err(status),
-            _ => {}
+            Err(status) if !matches!(status.code, 404 | 409) => Err(status),
+            _ => Ok(()),
         }
-    }
-    Ok(())
+    });
+    futures::stream::iter(deleted).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 /// Returns what is in a namespace.
