@@ -19,8 +19,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a server that keeps nothing, and a client in the same process.
 pub(crate) async fn in_process() -> (Server, Client) {
-    let server = open(Box::new(apiserver::MemoryStore), false, Settings::default());
+    let (server, client) = not_started();
     server.start(&[], CancellationToken::new()).await.unwrap();
+    (server, client)
+}
+
+/// Returns the same before its own controllers run.
+pub(crate) fn not_started() -> (Server, Client) {
+    let server = open(Box::new(apiserver::MemoryStore), false, Settings::default());
     let client = Client::new(server.service(Identity::internal("test")), "default");
     (server, client)
 }

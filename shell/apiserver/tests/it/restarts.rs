@@ -2,15 +2,18 @@
 
 use std::pin::pin;
 
-use futures::TryStreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use futures::{FutureExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{ListParams, PostParams};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 
 use crate::clients::{configmap, configs, set, value};
-use crate::plane::{PATIENCE, Plane};
+use crate::plane::{PATIENCE, Plane, not_started};
+use registry::authz::Identity;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
 
 /// Retries a write until it is acknowledged; it is the same however often it is done.
 async fn set_through(api: &Api<ConfigMap>, number: u64) {
@@ -103,4 +106,33 @@ async fn pages_of_a_list_are_of_one_moment_also_across_a_restart() {
     let names: Vec<(String, u64)> = rest.iter().map(|object| (object.name_any(), value(object))).collect();
     assert_eq!(names, [("c2".to_owned(), 1), ("c3".to_owned(), 1), ("c4".to_owned(), 1), ("c5".to_owned(), 1)]);
     assert_eq!(rest.metadata.resource_version, first.metadata.resource_version);
+}
+
+#[tokio::test]
+async fn a_server_is_ready_before_a_namespace_that_goes_is_empty() {
+    let (server, client) = not_started();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let large = Namespace {
+        metadata: kube::api::ObjectMeta { name: Some("large".into()), ..Default::default() },
+        ..Default::default()
+    };
+    namespaces.create(&PostParams::default(), &large).await.unwrap();
+    let api: Api<ConfigMap> = Api::namespaced(client, "large");
+    for number in 0..100 {
+        api.create(&PostParams::default(), &configmap(&format!("c{number}"), 1)).await.unwrap();
+    }
+    namespaces.delete("large", &kube::api::DeleteParams::default()).await.unwrap();
+    server.start(&[], CancellationToken::new()).await.unwrap();
+    // There is one thread: what the server does while it serves has not begun before this waits for anything.
+    let request = http::Request::get("/api/v1/namespaces/large/configmaps/c99").body(kube::client::Body::empty()).unwrap();
+    let answer =
+        server.service(Identity::internal("test")).call(request).now_or_never().expect("a read waits for nothing").unwrap();
+    assert_eq!(answer.status(), 200, "nobody has waited until it is gone");
+    let gone = async {
+        while namespaces.get_opt("large").await.unwrap().is_some() {
+            tokio::task::yield_now().await
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.expect("the namespace goes");
+    assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
 }
