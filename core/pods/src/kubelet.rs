@@ -35,6 +35,9 @@ use member::Member;
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 /// A message that is another one for so long is worth a write of its own.
 const TEXT_AFTER: Duration = Duration::from_secs(1);
+/// A pod that is not ready for so long is told why. Before that the missing condition holds it back just as well, and most pods are
+/// ready by then: each is spared two writes, the kubelet's among them, while its node is busy with starts.
+const FIRST_AFTER: Duration = Duration::from_secs(5);
 /// The longest wait between two of those.
 const TELL_AGAIN_MAX: Duration = Duration::from_secs(16);
 
@@ -327,13 +330,14 @@ impl KubeletPod {
                 due = Some(at);
             }
         }
-        // Another text alone can wait: what decides must not wait for its write.
-        let turns = shown.is_none_or(|shown| shown.status != want.status);
+        // Another text alone can wait, as can the first that says no: what decides must not wait for its write.
+        let first = shown.is_none() && !want.is_true();
+        let turns = !first && shown.is_none_or(|shown| shown.status != want.status);
         match turns || shown == Some(&want) {
             true => self.text_since = None,
             false => self.text_since = self.text_since.or(Some(now)),
         }
-        let text_at = self.text_since.map(|since| since + TEXT_AFTER);
+        let text_at = self.text_since.map(|since| since + if first { FIRST_AFTER } else { TEXT_AFTER });
         due = earlier(due, text_at.filter(|at| *at > now));
         self.writer.want(self.tell_again || turns || text_at.is_some_and(|at| at <= now), urgent);
         if self.writer.begin(now) {

@@ -22,6 +22,7 @@ use crate::exec::{ExecError, ExecResult, exec};
 use crate::interactive::{Session, Wanted};
 use crate::procfs;
 use crate::shim::REPORT;
+use crate::signals;
 use crate::state::{ContainerSpec, ExitRecord, Pids, SHIM_MARKER, StateDir, wall};
 
 /// A shim that has not said within this time that its container runs is given up.
@@ -83,6 +84,7 @@ pub async fn launch(shim: &ShimProgram, dir: impl Into<PathBuf>, spec: &Containe
     }
     dir.write_spec(spec)?;
     let complaints = dir.path().join("shim.err");
+    signals::restore_for_children();
     let spawned = Command::new(&shim.path)
         .args(&shim.args)
         .arg(dir.spec_path())

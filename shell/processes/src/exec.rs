@@ -21,6 +21,7 @@ use tokio::process::{Child, Command};
 use crate::lag::Deadline;
 use crate::procfs;
 use crate::shim;
+use crate::signals;
 use crate::state::{COMMAND_MARKER, ContainerSpec, wall};
 
 /// Bytes of output that are kept; the kubelet's `maxRespBodyLength`.
@@ -140,6 +141,7 @@ impl Started {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         // Told apart from those of an agent before this one by the time.
         let id = format!("{}-{}-{}", spec.id, wall().as_micros(), COUNT.fetch_add(1, Ordering::Relaxed));
+        signals::restore_for_children();
         let child = Command::from(command).env(COMMAND_MARKER, &id).spawn()?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
         Ok(Started { child, pid, id, ended: false })

@@ -15,5 +15,6 @@ pub mod logs;
 pub mod procfs;
 pub mod readiness;
 pub mod shim;
+mod signals;
 pub mod state;
 pub mod volumes;

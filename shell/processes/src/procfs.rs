@@ -53,6 +53,13 @@ pub fn stat(pid: i32) -> Option<Stat> {
     Stat::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Returns the signals that this process ignores, a bit for each, from the first.
+pub(crate) fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
 /// Returns the identity of a running process.
 pub fn identify(pid: i32) -> Option<ProcessId> {
     stat(pid).map(|stat| ProcessId { pid, start_ticks: stat.start_ticks })

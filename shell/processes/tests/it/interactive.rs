@@ -67,11 +67,24 @@ async fn a_terminal_has_a_size_and_belongs_to_the_command() {
 async fn an_interrupt_typed_at_the_terminal_reaches_the_command() {
     let dir = tempfile::tempdir().unwrap();
     let container = start(dir.path(), &shell("sleep 1000")).await;
-    let mut session = converse(&container, "echo begins; sleep 1000", TERMINAL).await;
+    let mut session = converse(&container, "echo begins; exec sleep 1000", TERMINAL).await;
+    // One process: a shell that forks just now would take an interrupt for one that its child has handled.
     read_until(&session.stdout, "begins").await;
     session.stdin.as_ref().unwrap().write_all(b"\x03").await.unwrap();
-    assert_eq!(session.wait().await.unwrap(), 130);
+    let ended = tokio::time::timeout(support::PATIENCE, session.wait()).await.expect("it ends");
+    assert_eq!(ended.unwrap(), 130);
     assert!(container.is_running(), "the container does not hear it");
+}
+
+/// As `nohup` and `&` start a program.
+#[test]
+fn the_same_where_signals_are_ignored() {
+    let test = "interactive::an_interrupt_typed_at_the_terminal_reaches_the_command";
+    let script = r#"trap '' HUP INT QUIT TERM; exec "$0" --exact "$1""#;
+    let again = std::env::current_exe().unwrap();
+    let done = std::process::Command::new("sh").args(["-c", script]).arg(again).arg(test).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test]
@@ -87,7 +100,8 @@ async fn what_cannot_run_is_an_error_with_a_terminal_too() {
 #[tokio::test]
 async fn all_of_a_command_dies_with_its_session() {
     let dir = tempfile::tempdir().unwrap();
-    let container = start(dir.path(), &shell("sleep 1000")).await;
+    let container = start(dir.path(), &shell("exec sleep 1000")).await;
+    // It has one process, whenever one looks.
     let before = container.processes();
     for wanted in [PIPES, TERMINAL] {
         let session = converse(&container, "sleep 1000 & sleep 1000 & echo $$ begins; wait", wanted).await;

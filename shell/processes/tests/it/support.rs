@@ -80,6 +80,9 @@ pub(crate) async fn wait_for_line(dir: &Path, line: &str) {
     until(&format!("the line {line:?}"), || log_text(dir).lines().any(|entry| entry.splitn(4, ' ').nth(3) == Some(line))).await;
 }
 
+/// What has not happened by then never will.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Waits until something holds that no event tells of.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
@@ -87,7 +90,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
 }
 
 /// Returns whether a process has ended; one that nobody has collected yet has ended too.
