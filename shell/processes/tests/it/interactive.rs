@@ -83,8 +83,8 @@ fn the_same_where_signals_are_ignored() {
     let script = r#"trap '' HUP INT QUIT TERM; exec "$0" --exact "$1""#;
     let again = std::env::current_exe().unwrap();
     let done = std::process::Command::new("sh").args(["-c", script]).arg(again).arg(test).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && output.contains("1 passed"), "{output}");
 }
 
 #[tokio::test]
