@@ -51,8 +51,9 @@ fn annotation(object: &Value, name: &str) -> String {
 }
 
 /// Returns the Lease of the one node.
+/// Returns the Lease of the only node as it is now, once it is there: a profile may be complete before the first node.
 fn lease(up: &Up) -> Value {
-    up.get(LEASES)["items"][0].clone()
+    up.patiently(up.follow(&format!("{LEASES}?watch=true"), |_, _| true)).expect("a node has a Lease")
 }
 
 fn lease_seconds(up: &Up) -> Value {
