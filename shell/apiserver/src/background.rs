@@ -31,8 +31,8 @@ use crate::server::Server;
 
 /// How often old events are looked for.
 const EVENT_SWEEP: Duration = Duration::from_secs(60);
-/// How many objects are deleted at once: they share a commit.
-const AT_ONCE: usize = 32;
+/// How many objects are deleted at once: they share commits.
+const DELETIONS_AT_ONCE: usize = 64;
 /// How long to wait before trying again what failed.
 const RETRY: Duration = Duration::from_millis(500);
 /// The object that carries the default tolerations of the latency profile in force.
@@ -204,7 +204,7 @@ impl Controllers {
         let (namespaces, definitions) = (&mut self.todo.namespaces, &mut self.todo.definitions);
         let later = Todo {
             namespaces: namespaces.extract_if(.., |name| going(&namespace_key(name))).collect(),
-            definitions: definitions.extract_if(.., |name| going(&definition_key(name))).collect(),
+            definitions: definitions.extract_if(.., |name| going(&definitions::key_of(name))).collect(),
             publish: false,
         };
         self.reconcile().await;
@@ -225,7 +225,7 @@ impl Controllers {
                     }
                 }
             });
-            let some: Vec<(Key, Collect)> = due.take(AT_ONCE).collect();
+            let some: Vec<(Key, Collect)> = due.take(DELETIONS_AT_ONCE).collect();
             if some.is_empty() {
                 return;
             }
@@ -363,11 +363,6 @@ fn old_events(snapshot: &Snapshot, now: machine::Time) -> Vec<(Key, Arc<Stored>)
         .filter(|(_, stored)| registry::events::is_old(&stored.object(), now))
         .map(|(key, stored)| (Key::clone(key), Arc::clone(stored)))
         .collect()
-}
-
-/// Returns the key of a definition.
-fn definition_key(name: &str) -> Key {
-    key("apiextensions.k8s.io", "customresourcedefinitions", "", name)
 }
 
 /// Returns the key of a namespace.

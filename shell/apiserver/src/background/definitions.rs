@@ -9,23 +9,26 @@ use registry::custom;
 use registry::deletion::{DeleteOptions, Propagation};
 use registry::kind::ServedKind;
 use registry::ownership::Writer;
-use registry::state::{Snapshot, Stored, key, prefix};
+use registry::state::{Key, Snapshot, Stored, key, prefix};
 use serde_json::Value;
 
-use super::remove_finalizer;
+use super::{DELETIONS_AT_ONCE, remove_finalizer};
 use crate::server::Server;
 
 /// Group and plural of the definitions.
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
-/// How many objects of a definition are deleted at once: they share commits.
-const DELETIONS_AT_ONCE: usize = 64;
 /// How many objects a condition names.
 const NAMED: usize = 5;
+
+/// Returns the key of a definition.
+pub(super) fn key_of(name: &str) -> Key {
+    key(DEFINITIONS.0, DEFINITIONS.1, "", name)
+}
 
 /// Brings a definition to where it should be.
 pub(super) async fn reconcile(server: &Server, name: &str) -> Result<(), Status> {
     let snapshot = server.0.hub.snapshot();
-    let place = key(DEFINITIONS.0, DEFINITIONS.1, "", name);
+    let place = key_of(name);
     let Some(stored) = snapshot.get(&place) else {
         server.refresh_catalog();
         return Ok(());
@@ -62,7 +65,7 @@ pub(super) fn waiting_for(snapshot: &Snapshot, key: &str) -> Option<String> {
     let mut parts = key.splitn(4, '/').skip(1);
     let (group, plural) = (parts.next()?, parts.next()?);
     let name = format!("{plural}.{group}");
-    let definition = snapshot.get(&registry::state::key(DEFINITIONS.0, DEFINITIONS.1, "", &name))?;
+    let definition = snapshot.get(&key_of(&name))?;
     definition.index.deleting.then_some(name)
 }
 

@@ -14,7 +14,7 @@ use registry::meta::UpdateForm;
 use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
-use super::{AT_ONCE, namespace_key, published};
+use super::{DELETIONS_AT_ONCE, namespace_key, published};
 use crate::server::Server;
 
 /// How many objects a condition names.
@@ -63,7 +63,7 @@ async fn empty(server: &Server, name: &str) -> Result<(), Status> {
             _ => Ok(()),
         }
     });
-    futures::stream::iter(deleted).buffer_unordered(AT_ONCE).try_collect().await
+    futures::stream::iter(deleted).buffer_unordered(DELETIONS_AT_ONCE).try_collect().await
 }
 
 /// Returns what is in a namespace.
