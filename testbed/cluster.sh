@@ -85,6 +85,25 @@ costs() {
     printf "%s: agent %.2f%% of a core, %s; kubelet %.2f%% of a core, %s\n", what, agent / 60, am, kubelet / 60, km }'
 }
 
+# From listen() to ready in the EndpointSlice of kube-controller-manager: moved probes, stock pods beside them, as many runs as $RUNS says.
+bench_moved() {
+  local stagger run
+  echo "=== lifesign agent --cluster, moved readiness probes, period 1 s"
+  install_lifesign
+  until_true 60 asks_are_judged || fail "the API server does not call the webhook"
+  for stagger in 400 100; do
+    for run in $(seq "${RUNS:-2}"); do
+      echo "--- a pod every $stagger ms, run $run; load $(cut -d' ' -f1 /proc/loadavg)"
+      "$bin/bed" moved "$admin" "$IMAGE" /bin/bed 30 '{"periodSeconds": 1}' "$stagger"
+      until_true 120 no_pods "$admin" || fail "the pods do not go"
+    done
+  done
+}
+# A bad annotation is refused: from then on good ones are heard.
+asks_are_judged() {
+  kubectl run try --image=none --annotations='lifesign.dev/probes={"try": {"livenessProbe": {}}}' --dry-run=server 2>&1 | grep -q lifesign.dev/probes
+}
+
 # What the agent of a node costs beside its kubelet: nothing to do, 50 moved probes, and 100 markers besides, all once a second.
 bench_cluster-agent() {
   echo "=== lifesign agent --cluster"

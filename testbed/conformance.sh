@@ -31,6 +31,17 @@ run_specs() {
   return $code
 }
 
+# load_for_ever KUBECONFIG: makes changes until it is told to stop. What a run of it says does not end it: it is no test.
+load_for_ever() {
+  local one=
+  trap '[ -z "$one" ] || { kill -TERM "$one"; wait "$one"; } || true; exit 0' TERM
+  while true; do
+    "$bin/bed" load "$1" creates renewals &
+    one=$!
+    wait "$one" || sleep 1
+  done
+}
+
 stop_plane() {
   local pid
   for pid in $load $plane; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
@@ -41,6 +52,7 @@ stop_plane() {
 # suite_conformance --components: those that need the controllers of Kubernetes, on the bed that runs.
 suite_conformance() {
   local word=now minutes=10 program
+  build
   build_conformance
   data=$(mktemp -d) plane= load=
   trap stop_plane EXIT
@@ -56,8 +68,10 @@ suite_conformance() {
   until_true 30 grep -q ready "$data/out" || { cat "$data/log" >&2; fail "lifesign up did not start"; }
   # One of the long ones waits until its state is history: for some minutes and many changes.
   if [ $word = long ]; then
-    "$bin/bed" load "$data/kubeconfig" >"$data/load.log" 2>&1 &
+    load_for_ever "$data/kubeconfig" >"$data/load.log" 2>&1 &
     load=$!
   fi
-  specs $word | run_specs "$data/kubeconfig" "$data" $minutes
+  specs $word | run_specs "$data/kubeconfig" "$data" $minutes && return
+  [ $word != long ] || tail -n 50 "$data/load.log" >&2
+  fail "the suite failed"
 }

@@ -2,8 +2,14 @@
 
 # static_pod NAME PORT SCHEME HOST PATH PROGRAM ARGUMENT...: prints the manifest of a part of the control plane.
 static_pod() {
-  local name=$1 port=$2 scheme=$3 host=$4 path=$5 argument
+  local name=$1 port=$2 scheme=$3 host=$4 path=$5 argument cpu
   shift 5
+  # As kubeadm asks for them. Without, the kernel gives a component a hundredth of what any pod with a request gets.
+  case $name in
+    kube-apiserver) cpu=250m ;;
+    kube-controller-manager) cpu=200m ;;
+    *) cpu=100m ;;
+  esac
   local probe="httpGet: {host: $host, path: $path, port: $port, scheme: $scheme}"
   cat <<YAML
 apiVersion: v1
@@ -26,6 +32,7 @@ YAML
   cat <<YAML
     startupProbe: {$probe, periodSeconds: 1, failureThreshold: 120, timeoutSeconds: 15}
     livenessProbe: {$probe, periodSeconds: 10, failureThreshold: 8, timeoutSeconds: 15}
+    resources: {requests: {cpu: $cpu}}
     env:
     - {name: PATH, value: /run/bin:/bin}
     volumeMounts:

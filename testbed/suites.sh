@@ -6,9 +6,34 @@ in_bed() {
   (cd "$here/.." && "$@")
 }
 
+# profiles_beside: the tests of latency profiles on a bed of their own. They restart kubelet and control plane again and again, and wait for
+# most of their time: so long the others need not wait for them.
+profiles_beside() {
+  local options=()
+  # As the bed is on which the others run.
+  [ ! -d "$bed/etc/kubernetes/kubelet.conf.d" ] || options=(--config-dir)
+  "$here/run" start "${options[@]}"
+  eval "$("$here/run" env)"
+  cd "$here/.." && cargo test --workspace --test cluster -- profiles::
+}
+
 suite_test() {
+  local log=$bed/profiles.log failed=() profiles
   # The whole workspace, so that nothing is built twice.
-  in_bed cargo test --workspace --test cluster
+  in_bed cargo test --workspace --test kubectl --test cluster --no-run
+  # What the tests install.
+  "$here/../deploy/static" --debug
+  # Whatever happens, nothing of the other bed is left behind.
+  trap 'LIFESIGN_TESTBED_NAME=$id-profiles "$here/run" stop >/dev/null' EXIT
+  LIFESIGN_TESTBED_NAME=$id-profiles profiles_beside >"$log" 2>&1 &
+  profiles=$!
+  in_bed cargo test --workspace --test kubectl -- 'on a cluster: ' || failed+=(kubectl)
+  in_bed cargo test --workspace --test cluster -- --skip profiles:: || failed+=(cluster)
+  wait $profiles || failed+=(profiles)
+  cat "$log"
+  trap - EXIT
+  LIFESIGN_TESTBED_NAME=$id-profiles "$here/run" stop
+  [ ${#failed[@]} = 0 ] || fail "these tests failed: ${failed[*]}"
   # Last, because it starts beds of its own beside this one.
   "$here/leaves-nothing"
 }
@@ -83,7 +108,7 @@ cpu_per_attempt() {
   awk -v idle="${used[0]}" -v busy="${used[1]}" 'BEGIN {
     printf "CPU with 100 pods: %.1f%% of a core, with 100 probes a second: %.1f%%; %.0f us per attempt\n", idle / 30, busy / 30, (busy - idle) * 10000 / 3000 }'
 }
-no_pods() { [ -z "$("$bin/kubectl" --kubeconfig "$1" get pods -A -l app=web -o name)" ]; }
+no_pods() { [ -z "$("$bin/kubectl" --kubeconfig "$1" get pods -A -l 'app in (web, moved, stock)' -o name)" ]; }
 
 # at_rest PID...: memory and CPU of processes while nobody asks for anything but the controllers.
 at_rest() {
@@ -98,18 +123,43 @@ at_rest() {
 since_start() { sed 's/.*) //' "/proc/$1/stat" | awk -v hz="$(getconf CLK_TCK)" '{ getline up <"/proc/uptime"; split(up, u, " "); printf "%.2f", u[1] - $20 / hz }'; }
 is_another() { [ "$(pid_of "$1")" != "$2" ]; }
 
-# The API servers, one after the other on the same machine: the rows of `bed load`, then what they cost.
+# restart_kube_apiserver: stops it and waits until its kubelet has started it again; sets $server.
+restart_kube_apiserver() {
+  kill -TERM "$server"
+  until_true 120 is_another kube-apiserver "$server" || fail "kube-apiserver did not start again"
+  server=$(pid_of kube-apiserver)
+  until_true 120 kubectl get --raw /readyz || fail "kube-apiserver is not ready"
+}
+restart_lifesign() {
+  kill -TERM "$lifesign"
+  wait "$lifesign" || true
+  serve_lifesign apiserver
+}
+
+# some_objects KUBECONFIG RESTART PID...: what so many objects take in memory after a start, by names of variables: a restart changes them.
+some_objects() {
+  local kubeconfig=$1 restart=$2 name pids=() namespace
+  shift 2
+  "$bin/bed" load "$kubeconfig" some-objects
+  "$restart"
+  sleep 5
+  for name in "$@"; do pids+=("${!name}"); done
+  echo "memory with 10,000 objects after a start: $(memory $(status_files "${pids[@]}"))"
+  namespace=$("$bin/kubectl" --kubeconfig "$kubeconfig" get namespaces -o name | grep '/some-')
+  "$bin/kubectl" --kubeconfig "$kubeconfig" delete --timeout 5m "$namespace"
+}
+
+# The API servers, one after the other on the same machine: the rows of `bed load`, and what they cost.
 bench_server() {
   local server etcd controllers
   echo "=== kube-apiserver and etcd"
   server=$(pid_of kube-apiserver) etcd=$(pid_of 'bed etcd')
   at_rest "$server" "$etcd"
+  some_objects "$admin" restart_kube_apiserver server etcd
   "$bin/bed" load "$admin"
   echo "memory after it: $(memory $(status_files "$server" "$etcd"))"
-  kill -TERM "$server"
-  until_true 120 is_another kube-apiserver "$server" || fail "kube-apiserver did not start again"
-  until_true 120 kubectl get --raw /readyz || fail "kube-apiserver is not ready"
-  echo "start to ready with these objects: $(since_start "$(pid_of kube-apiserver)") s"
+  restart_kube_apiserver
+  echo "start to ready with these objects: $(since_start "$server") s"
   echo "=== lifesign apiserver"
   start_lifesign apiserver
   "$program" controllers --kubeconfig "$data/kubeconfig" >"$data/controllers.log" 2>&1 &
@@ -118,11 +168,10 @@ bench_server() {
   at_rest "$lifesign"
   kill -TERM $controllers
   wait $controllers || true
+  some_objects "$data/kubeconfig" restart_lifesign lifesign
   "$bin/bed" load "$data/kubeconfig"
   echo "memory after it: $(memory $(status_files "$lifesign"))"
-  kill -TERM "$lifesign"
-  wait "$lifesign" || true
-  serve_lifesign apiserver
+  restart_lifesign
   echo "start to ready with these objects: $(since_start "$lifesign") s"
   stop_lifesign
 }
@@ -150,13 +199,16 @@ bench_agent() {
   stop_lifesign
 }
 
+# needs_release PART...: whether one of them runs the release build; the others install the static binary.
+needs_release() { local part; for part in "$@"; do case $part in cluster-agent | moved) ;; *) return 0 ;; esac; done; return 1; }
+
 # suite_bench [PART...]: all parts, or these. The pods of `up` and of the bed are the same program. LIFESIGN_BENCH_PROGRAM is another
 # lifesign than that of this clone.
 suite_bench() {
   local part admin=$bed/etc/kubernetes/admin.conf program=${LIFESIGN_BENCH_PROGRAM:-${CARGO_TARGET_DIR:-$here/../target}/release/lifesign}
   [ $# -gt 0 ] || set -- server ready kubelet agent
-  for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent, cluster-agent"; done
-  [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || [ "$*" = cluster-agent ] || (cd "$here/.." && cargo build --release -p lifesign)
+  for part in "$@"; do declare -F "bench_$part" >/dev/null || fail "no part $part: server, ready, kubelet, agent, cluster-agent, moved"; done
+  [ -n "${LIFESIGN_BENCH_PROGRAM:-}" ] || ! needs_release "$@" || (cd "$here/.." && cargo build --release -p lifesign)
   bed_stop
   # Whatever happens, nothing is left behind.
   trap '[ -z "$lifesign" ] || stop_lifesign; bed_stop; uptime' EXIT

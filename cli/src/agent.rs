@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::{AgentReady, AgentTls, FreshClient, OnStop};
 use clap::Args;
-use kube::Client;
+use runtime::{Client, Trust};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{OWN_VERSION, api_version, connect};
@@ -35,7 +35,8 @@ pub(crate) struct AgentArgs {
     /// With --cluster: where the Lease of the agent is
     #[arg(long, value_name = "NAMESPACE", default_value = "lifesign-system", requires = "cluster")]
     namespace: String,
-    /// With --cluster: where metrics and what the probes do are served, to this machine alone; port 0 picks a free one
+    /// With --cluster: where metrics and what the probes do are served; port 0 picks a free one. On an address that others than this
+    /// machine reach it is TLS, for those whom TokenReview and SubjectAccessReview allow nodes/metrics or nodes/proxy
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -63,8 +64,7 @@ pub(crate) struct AgentArgs {
 
 impl AgentArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        // That the certificate of a kubelet is of its own making is nothing to warn about every half minute.
-        self.log.start(if self.profiles.components().is_some() { "info,kube_client=error" } else { "info" });
+        self.log.start("info");
         block_on(self.agent())
     }
 
@@ -79,11 +79,14 @@ impl AgentArgs {
             return self.in_cluster(Client::try_from(config).map_err(Failure::usage)?, stop).await;
         }
         let address = config.cluster_url.to_string();
-        let authority = config.root_cert.iter().flatten().map(|der| pem(der)).collect::<String>();
-        let client = Client::try_from(config.clone()).map_err(Failure::usage)?;
+        let authority = match &config.trust {
+            Trust::Authorities(authorities) => authorities.iter().map(|der| pem(der)).collect::<String>(),
+            Trust::System | Trust::Everything => String::new(),
+        };
+        let client = Client::try_from(config).map_err(Failure::usage)?;
         // A heartbeat without an answer is tried again over a connection of its own.
-        let (spare, fallback) = (config, client.clone());
-        let fresh: FreshClient = Arc::new(move || Client::try_from(spare.clone()).unwrap_or_else(|_| fallback.clone()));
+        let shared = client.clone();
+        let fresh: FreshClient = Arc::new(move || shared.separate());
         refuse_foreign(&client, &address).await?;
         let data_dir = match self.data_dir {
             Some(data_dir) => data_dir,
@@ -118,7 +121,8 @@ impl AgentArgs {
         let (node, cri) = (config.node_name.clone(), self.cri);
         let ready_line = async {
             if let Ok(address) = ready.await {
-                eprintln!("probing the pods of node {node} through {cri}; metrics on http://{address}/metrics");
+                let scheme = if address.ip().is_loopback() { "http" } else { "https" };
+                eprintln!("probing the pods of node {node} through {cri}; metrics on {scheme}://{address}/metrics");
             }
             std::future::pending().await
         };
@@ -130,7 +134,7 @@ impl AgentArgs {
 }
 
 fn failed(error: agent::AgentError) -> Failure {
-    Failure::usage(format!("{:#}", anyhow::Error::from(error)))
+    Failure::usage(runtime::chain(&error))
 }
 
 /// An agent that runs pods as processes joins only a Lifesign API: on a real cluster its pods would not be containers.

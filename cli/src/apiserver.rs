@@ -205,10 +205,7 @@ fn store_failure(error: StoreError) -> Failure {
 
 /// Returns randomness of the operating system.
 pub(crate) fn random_seed() -> Result<u64, Failure> {
-    let mut bytes = [0u8; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Failure::bug(format!("no randomness from the system: {error}")))?;
-    Ok(u64::from_le_bytes(bytes))
+    runtime::random_seed().map_err(|error| Failure::bug(format!("no randomness from the system: {error}")))
 }
 
 fn server_names() -> Vec<String> {

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use http_body_util::BodyExt;
-use kube::Config;
-use kube::client::{Body, Client};
 use machine::Time;
+use runtime::{Body, Client, Config};
 use serde_json::Value;
 use why::{Answer, Examined, Facts, Query, Reply, Target};
 
@@ -38,7 +37,7 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(mut config: Config) -> Result<Asker, String> {
-        config.connect_timeout = Some(TIMEOUT);
+        config.connect_timeout = TIMEOUT;
         Ok(Asker {
             client: client(config.clone())?,
             config,
@@ -129,15 +128,9 @@ impl Asker {
         if let Some(client) = known.get(address) {
             return Ok(client.clone());
         }
-        let mut config = self.config.clone();
-        config.auth_info.token = None;
-        config.auth_info.token_file = None;
-        config.auth_info.username = None;
-        config.auth_info.password = None;
-        config.auth_info.exec = None;
-        config.auth_info.auth_provider = None;
+        let mut config = self.config.without_tokens();
         config.tls_server_name = Some("localhost".to_owned());
-        config.connect_timeout = Some(AGENT_TIMEOUT);
+        config.connect_timeout = AGENT_TIMEOUT;
         let url = if address.starts_with("http://") { address.to_owned() } else { format!("https://{address}") };
         config.cluster_url = url.parse().map_err(|_| format!("{address:?} is no address"))?;
         let client = client(config)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use apiserver::{BACKUP_PATH, Backup, FileStore, Restored, StoreError};
 use http_body_util::BodyExt;
-use kube::Client;
+use runtime::Client;
 use runtime::files::create_beside;
 
 use crate::config::{DataDir, read_kubeconfig};
@@ -45,7 +45,7 @@ pub(crate) async fn backup(data_dir: &DataDir, file: &Path) -> Result<(), Failur
 async fn from_server(directory: &Path, to: &mut impl Write, file: &Path) -> Result<(), Failure> {
     let config = read_kubeconfig(&directory.join("kubeconfig"), "lifesign-backup", "is the plane still starting?").await?;
     let client = Client::try_from(config).map_err(Failure::usage)?;
-    let request = http::Request::get(BACKUP_PATH).body(kube::client::Body::empty()).map_err(Failure::bug)?;
+    let request = http::Request::get(BACKUP_PATH).body(runtime::Body::empty()).map_err(Failure::bug)?;
     let answer = client.send(request).await.map_err(|error| Failure::unreachable(runtime::chain(&error)))?;
     if !answer.status().is_success() {
         return Err(Failure::usage(format!("the server of {} gives no backup: {}", directory.display(), answer.status())));

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use runtime::files::claim_private_folder;
+use runtime::{Client, Config, Kubeconfig, RequestError};
 
 use crate::error::Failure;
 
@@ -61,9 +60,8 @@ pub(crate) const OWN_VERSION: &str = "+lifesign";
 /// The name becomes the manager of the fields that a write without one sets.
 pub(crate) async fn read_kubeconfig(path: &Path, who: &'static str, hint: &str) -> Result<Config, Failure> {
     let bad = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display())).hint(hint);
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| bad(&error))?;
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
+    let kubeconfig = Kubeconfig::read(path).map_err(|error| bad(&error))?;
+    let config = kubeconfig.config(None).await.map_err(|error| bad(&error))?;
     Ok(named(config, who))
 }
 
@@ -84,20 +82,21 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, who: &'static str, hint: 
 
 /// Returns a configuration whose requests say who sends them.
 fn named(mut config: Config, who: &'static str) -> Config {
-    let agent = format!("{who}/{}", env!("CARGO_PKG_VERSION"));
-    config.headers.extend(http::HeaderValue::from_str(&agent).ok().map(|agent| (http::header::USER_AGENT, agent)));
+    config.user_agent = Some(format!("{who}/{}", env!("CARGO_PKG_VERSION")));
     config
+}
+
+/// Returns why an address cannot be reached, from words that may begin with the same.
+pub(crate) fn cause<'a>(address: &str, why: &'a str) -> &'a str {
+    let rest = why.strip_prefix(address.trim_end_matches('/')).and_then(|rest| rest.strip_prefix(" cannot be reached: "));
+    rest.unwrap_or(why)
 }
 
 /// Says that nobody answers at an address.
 pub(crate) fn unreachable(address: &str, why: &dyn std::fmt::Display) -> Failure {
     let address = address.trim_end_matches('/');
     let why = why.to_string();
-    // The words of the client library repeat themselves and say least at the front.
-    let why = match why.rsplit_once("tcp connect error: ") {
-        Some((_, last)) => last.to_owned(),
-        None => why,
-    };
+    let why = cause(address, &why);
     let hint = if why.contains("refused") {
         "is the plane running? `lifesign up` starts one; another kubeconfig is named with --kubeconfig"
     } else if why.contains("certificate") {
@@ -110,9 +109,9 @@ pub(crate) fn unreachable(address: &str, why: &dyn std::fmt::Display) -> Failure
 
 /// Returns which Kubernetes an API is; `address` is where, for people.
 pub(crate) async fn api_version(client: &Client, address: &str) -> Result<String, Failure> {
-    match client.apiserver_version().await {
-        Ok(version) => Ok(version.git_version),
-        Err(kube::Error::Api(status)) => Err(Failure::no(format!("{address} refuses: {}", status.message))),
-        Err(error) => Err(unreachable(address, &runtime::chain(&error))),
+    match runtime::request(client, http::Method::GET, "/version", &serde_json::Value::Null).await {
+        Ok(version) => Ok(api::json::text(&version, &["gitVersion"]).to_owned()),
+        Err(RequestError::Refused(refusal)) => Err(Failure::no(format!("{address} refuses: {}", refusal.message))),
+        Err(error) => Err(unreachable(address, &error)),
     }
 }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use runtime::{Config, Kubeconfig};
 
 use crate::config::DataDir;
 use crate::error::Failure;
@@ -29,7 +28,7 @@ impl ConnectArgs {
         let bad = |source: &str, error: &dyn std::fmt::Display| Failure::usage(format!("{source}: {error}")).hint(hint);
         let file = |path: &Path| {
             let source = path.display().to_string();
-            Kubeconfig::read_from(path).map(|read| (read, source.clone())).map_err(|error| bad(&source, &error))
+            Kubeconfig::read(path).map(|read| (read, source.clone())).map_err(|error| bad(&source, &error))
         };
         let plane = self.data_dir.path().map(|dir| dir.join("kubeconfig")).ok().filter(|path| path.exists());
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config")).filter(|path| path.exists());
@@ -45,9 +44,8 @@ impl ConnectArgs {
                 }
             },
         };
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&source, &error))?;
-        config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+        let mut config = kubeconfig.config(self.context.as_deref()).await.map_err(|error| bad(&source, &error))?;
+        config.user_agent = Some(agent.to_owned());
         Ok((config, source))
     }
 }

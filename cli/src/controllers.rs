@@ -9,10 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use controllers::leading::{Ended, Place, lead};
 use controllers::{ControllersConfig, endpointslices};
-use kube::Client;
 use machine::Rng;
 use prometheus_client::registry::Registry;
-use runtime::{Clock, Informers};
+use runtime::{Client, Clock, Informers};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{OWN_VERSION, api_version, connect};

@@ -31,6 +31,9 @@ pub(crate) struct InstallArgs {
     /// The socket of the container runtime on the nodes
     #[arg(long, value_name = "PATH", default_value = "/run/containerd/containerd.sock")]
     cri: String,
+    /// Where the agents serve metrics and what the probes do, on their nodes; beyond loopback over TLS, to those whom the cluster allows it
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:10270")]
+    agent_listen: std::net::SocketAddr,
     /// Look at the cluster of the kubeconfig and say whether it is fit, line by line; exit code 1 if it is not
     #[arg(long, conflicts_with = "delete_plan")]
     check: bool,
@@ -44,7 +47,7 @@ pub(crate) struct InstallArgs {
 
 impl InstallArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let choices = Choices::new(&self.namespace, &self.image, &self.features, &self.cri)?;
+        let choices = Choices::new(&self.namespace, &self.image, &self.features, &self.cri)?.agent_listen(self.agent_listen)?;
         let kubeconfig = self.kubeconfig.as_deref();
         if self.check {
             return block_on(async { check::run(&cluster::Cluster::reach(kubeconfig).await?, &choices).await });

@@ -4,8 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kube::Client;
-use runtime::{RequestError, requests};
+use runtime::{Client, RequestError, requests};
 use serde_json::Value;
 
 use crate::error::Failure;

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::Pod;
 use api::meta::{Kind, ObjectMeta, Scope as KindScope};
-use kube::Client;
-use runtime::{Clock, Informers, Scope, WatchEvent};
+use runtime::{Client, Clock, Informers, Scope, WatchEvent};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 

@@ -7,6 +7,7 @@ use serde_json::json;
 use why::{Answer, Finding, Target};
 
 use crate::ask::{Asker, examine};
+use crate::config::cause;
 use crate::connect::ConnectArgs;
 use crate::error::Failure;
 use crate::{block_on, output};
@@ -84,7 +85,7 @@ impl WhyArgs {
 }
 
 fn unreachable(target: &Target, address: &str, source: &str, why: &str) -> Answer {
-    let what = format!("the API server at {address} cannot be reached: {why}");
+    let what = format!("the API server at {address} cannot be reached: {}", cause(address, why));
     let finding = Finding::new("Unreachable", address, what)
         .seen(source, "cluster.server", address)
         .act("is that the cluster you mean, and does its API server run", "kubectl cluster-info");

@@ -137,11 +137,11 @@ fn views(object: &Value) {
 pub fn patch(bytes: &[u8]) {
     let Ok(parsed) = model::json::parse(bytes) else { return };
     let (object, change) = (&parsed.value["object"], &parsed.value["patch"]);
-    let _ = patch::json_patch(object, change);
-    let merged = patch::merge_patch(object, change);
-    assert_eq!(patch::merge_patch(&merged, change), merged, "a merge patch twice is a merge patch once");
+    let _ = patch::json_patch(object.clone(), change);
+    let merged = patch::merge_patch(object.clone(), change);
+    assert_eq!(patch::merge_patch(merged.clone(), change), merged, "a merge patch twice is a merge patch once");
     let (api_version, kind) = (json::text(object, &["apiVersion"]), json::text(object, &["kind"]));
     if let Some(message) = model::message_for(api_version, kind) {
-        let _ = patch::strategic_merge(object, change, message.name());
+        let _ = patch::strategic_merge(object.clone(), change, message.name());
     }
 }

@@ -9,7 +9,7 @@ pub fn review(bytes: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
     for pod in [&value, &value["request"]["object"]] {
         let Ok(mutation) = admission::mutate(pod) else { continue };
-        let patched = registry::patch::json_patch(pod, &Value::from(mutation.patch)).expect("a patch of ours applies");
+        let patched = registry::patch::json_patch(pod.clone(), &Value::from(mutation.patch)).expect("a patch of ours applies");
         let again = admission::mutate(&patched).expect("our own output is accepted");
         assert!(again.patch.is_empty(), "our own output changes: {patched}");
     }

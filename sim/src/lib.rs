@@ -19,7 +19,7 @@ mod world;
 pub use compare::{Choice, candidates, choose, comparison, in_use};
 pub use faults::{Faults, Spans};
 pub use output::{ClassSeconds, Output, Quantiles, Rate, StateOutput, Writes};
-pub use plot::plot;
+pub use plot::{number, plot};
 pub use recommend::{Gaps, Prediction, RATE_MAX, Recommendation, recommend};
 pub use scenario::{
     Burst, Component, Deaths, Latency, Length, Link, Outage, Restart, Scenario, ScenarioError, Scope, Spacing, Transition,

@@ -192,8 +192,8 @@ fn panel(svg: &mut String, top: f64, title: &str, runs: &[Output], bars: &[Bar])
     last + AROUND - 24.0
 }
 
-/// Returns a number with three significant digits.
-fn number(value: f64) -> String {
+/// Returns a rate or a number of seconds in few digits.
+pub fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size >= 100.0 => format!("{value:.0}"),

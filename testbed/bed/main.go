@@ -18,6 +18,7 @@ var commands = map[string]struct {
 	"image": {"NAME OUT COMMAND PATH=FILE...: writes an image archive of these files", image},
 	"load":  {"KUBECONFIG [ROW...]: measures creates, reads, lists and watches of an API server", load},
 	"ready": {"KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON: measures from listen() to ready in an EndpointSlice", ready},
+	"moved": {"KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON STAGGER_MS: the same with moved probes, and stock pods beside them", moved},
 	"pods":  {"KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON: runs pods, with a readiness probe or null, until told to stop", probed},
 	"serve": {"PORT MILLISECONDS: listens so long after its start", serve},
 	"pause": {": holds the namespaces of a pod", pause},

@@ -20,14 +20,39 @@ func ready(arguments []string) error {
 	if err := arity(arguments, 5, "KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON"); err != nil {
 		return err
 	}
+	return readyAll(arguments, 100, []kind{{name: "web", what: arguments[4]}})
+}
+
+// moved measures the same for pods whose probe is moved by annotation and, one for every three of them, stock pods beside them.
+func moved(arguments []string) error {
+	if err := arity(arguments, 6, "KUBECONFIG IMAGE PROGRAM PODS PROBE_JSON STAGGER_MS"); err != nil {
+		return err
+	}
+	var stagger int
+	if _, err := fmt.Sscan(arguments[5], &stagger); err != nil {
+		return err
+	}
+	asks := map[string]string{"lifesign.dev/probes": `{"web": {"readinessProbe": {}}}`}
+	movedKind := kind{name: "moved", what: "moved", annotations: asks, weight: 3}
+	return readyAll(arguments[:5], stagger, []kind{movedKind, {name: "stock", what: "stock", weight: 1}})
+}
+
+// A kind of pods that are measured apart: so many of each round.
+type kind struct {
+	name, what  string
+	annotations map[string]string
+	weight      int
+}
+
+// readyAll starts pods of all kinds in turn; PODS of the arguments is the number of the first kind.
+func readyAll(arguments []string, stagger int, kinds []kind) error {
 	server, err := dial(arguments[0])
 	if err != nil {
 		return err
 	}
-	image, program := arguments[1], arguments[2]
-	var count int
+	var first int
 	var probe map[string]any
-	if _, err := fmt.Sscan(arguments[3], &count); err != nil {
+	if _, err := fmt.Sscan(arguments[3], &first); err != nil {
 		return err
 	}
 	if err := json.Unmarshal([]byte(arguments[4]), &probe); err != nil {
@@ -41,37 +66,59 @@ func ready(arguments []string) error {
 	defer server.call(0, "DELETE", "/api/v1/namespaces/"+namespace, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	seen, done := readiness(count)
+	order := inTurn(first, kinds)
+	seen, done := readiness(len(order))
 	if err := server.watch(ctx, connections, "/apis/discovery.k8s.io/v1/namespaces/"+namespace+"/endpointslices?watch=true&timeoutSeconds=180", seen.line); err != nil {
 		return err
 	}
-	service := map[string]any{"metadata": map[string]string{"name": "web"}, "spec": map[string]any{"selector": map[string]string{"app": "web"}, "ports": []any{map[string]any{"port": 8080}}}}
-	if _, err := server.call(0, "POST", "/api/v1/namespaces/"+namespace+"/services", service); err != nil {
-		return err
+	for _, kind := range kinds {
+		service := map[string]any{"metadata": map[string]string{"name": kind.name}, "spec": map[string]any{"selector": map[string]string{"app": kind.name}, "ports": []any{map[string]any{"port": 8080}}}}
+		if _, err := server.call(0, "POST", "/api/v1/namespaces/"+namespace+"/services", service); err != nil {
+			return err
+		}
 	}
 	// The same pods in every run.
 	random := rand.New(rand.NewSource(3066))
-	for number := range count {
+	for number, kind := range order {
 		delay := 1500 + random.Intn(2000)
-		if err := startPod(server, namespace, fmt.Sprintf("web-%d", number), image, []string{program, "serve", "8080", fmt.Sprint(delay)}, probe); err != nil {
+		command := []string{arguments[2], "serve", "8080", fmt.Sprint(delay)}
+		if err := startPod(server, namespace, fmt.Sprintf("%s-%d", kind.name, number), kind, arguments[1], command, probe); err != nil {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Duration(stagger) * time.Millisecond)
 	}
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return fmt.Errorf("only %d of %d pods became ready", len(seen.at), count)
+		return fmt.Errorf("only %d of %d pods became ready", len(seen.at), len(order))
 	}
-	times, err := fromListen(server, namespace, seen.at)
-	if err != nil {
-		return err
+	for _, kind := range kinds {
+		times, err := fromListen(server, namespace, kind.name, seen.at)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("listen to ready, %s: %s\n", kind.what, percentiles(times))
 	}
-	fmt.Printf("listen to ready, %s: %s\n", arguments[4], percentiles(times))
 	return nil
 }
 
-func startPod(server *server, namespace, name, image string, command []string, probe map[string]any) error {
+// inTurn returns which kind the pods are of, one after the other, until there are enough of the first.
+func inTurn(first int, kinds []kind) []kind {
+	var order []kind
+	for first > 0 {
+		for number, kind := range kinds {
+			for range max(kind.weight, 1) {
+				order = append(order, kind)
+				if number == 0 {
+					first--
+				}
+			}
+		}
+	}
+	return order
+}
+
+func startPod(server *server, namespace, name string, kind kind, image string, command []string, probe map[string]any) error {
 	container := map[string]any{
 		"name": "web", "image": image, "imagePullPolicy": "Never", "command": command, "ports": []any{map[string]any{"containerPort": 8080}},
 		"env": []any{map[string]any{"name": "POD_IP", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "status.podIP"}}}},
@@ -80,7 +127,7 @@ func startPod(server *server, namespace, name, image string, command []string, p
 		container["readinessProbe"] = probe
 	}
 	pod := map[string]any{
-		"metadata": map[string]any{"name": name, "labels": map[string]string{"app": "web"}},
+		"metadata": map[string]any{"name": name, "labels": map[string]string{"app": kind.name}, "annotations": kind.annotations},
 		"spec":     map[string]any{"terminationGracePeriodSeconds": 0, "containers": []any{container}},
 	}
 	_, err := server.call(0, "POST", "/api/v1/namespaces/"+namespace+"/pods", pod)
@@ -125,10 +172,13 @@ func (record *record) line(line []byte) {
 	}
 }
 
-// fromListen reads from the logs when each pod listened, and returns how much later each was ready.
-func fromListen(server *server, namespace string, at map[string]time.Time) ([]time.Duration, error) {
+// fromListen reads from the logs when each pod of a kind listened, and returns how much later each was ready.
+func fromListen(server *server, namespace, kind string, at map[string]time.Time) ([]time.Duration, error) {
 	var times []time.Duration
 	for name, ready := range at {
+		if !strings.HasPrefix(name, kind+"-") {
+			continue
+		}
 		log, err := server.call(0, "GET", "/api/v1/namespaces/"+namespace+"/pods/"+name+"/log", nil)
 		if err != nil {
 			return nil, err
@@ -168,7 +218,7 @@ func probed(arguments []string) error {
 	}
 	defer server.call(0, "DELETE", "/api/v1/namespaces/"+namespace, nil)
 	for number := range count {
-		if err := startPod(server, namespace, fmt.Sprintf("web-%d", number), arguments[1], []string{arguments[2], "serve", "8080", "0"}, probe); err != nil {
+		if err := startPod(server, namespace, fmt.Sprintf("web-%d", number), kind{name: "web"}, arguments[1], []string{arguments[2], "serve", "8080", "0"}, probe); err != nil {
 			return err
 		}
 	}

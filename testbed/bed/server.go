@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,8 +46,21 @@ func (server *server) connect(count int) error {
 	return nil
 }
 
-// send sends a request over a connection and returns an answer that is good.
+// A server that has too much to do is asked again so often, a second later each time.
+const patience = 30
+
+// send sends a request over a connection and returns an answer that is good. The time that a busy server takes is time of the request.
 func (server *server) send(connection int, method, path string, body any) (*http.Response, error) {
+	for attempt := 0; ; attempt++ {
+		answer, err := server.sendOnce(connection, method, path, body)
+		if attempt == patience || !hasCode(err, http.StatusTooManyRequests) {
+			return answer, err
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func (server *server) sendOnce(connection int, method, path string, body any) (*http.Response, error) {
 	kind := "application/json"
 	if method == "PATCH" {
 		kind = "application/merge-patch+json"
@@ -70,7 +84,21 @@ func (server *server) send(connection int, method, path string, body any) (*http
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
-	return nil, fmt.Errorf("%s %s: %s %s", method, path, answer.Status, text)
+	return nil, &refusal{answer.StatusCode, fmt.Sprintf("%s %s: %s %s", method, path, answer.Status, text)}
+}
+
+// A refusal is an answer that is not good.
+type refusal struct {
+	code int
+	text string
+}
+
+func (refusal *refusal) Error() string { return refusal.text }
+
+func isMissing(err error) bool { return hasCode(err, http.StatusNotFound) }
+func hasCode(err error, code int) bool {
+	var refusal *refusal
+	return errors.As(err, &refusal) && refusal.code == code
 }
 
 // call sends a request over a connection and returns the body of an answer that is good.
@@ -93,7 +121,10 @@ func (server *server) read(connection int, path string) (int64, error) {
 	return io.Copy(io.Discard, answer.Body)
 }
 
-// watch calls seen for every event of a path until the context ends; it returns when the watch is open.
+// Events of a load are not longer than this.
+const longestEvent = 1 << 16
+
+// watch calls seen for every event of a path until the context ends; it returns when the watch is open. A line is good until the next.
 func (server *server) watch(ctx context.Context, connection int, path string, seen func(line []byte)) error {
 	request, err := http.NewRequestWithContext(ctx, "GET", server.base+path, nil)
 	if err != nil {
@@ -109,9 +140,10 @@ func (server *server) watch(ctx context.Context, connection int, path string, se
 	}
 	go func() {
 		defer answer.Body.Close()
-		lines := bufio.NewReaderSize(answer.Body, 1<<16)
+		// Nothing is allocated for an event: the garbage of so many would take its time from those who are measured.
+		lines := bufio.NewReaderSize(answer.Body, longestEvent)
 		for {
-			line, err := lines.ReadBytes('\n')
+			line, err := lines.ReadSlice('\n')
 			if err != nil {
 				return
 			}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,30 +19,33 @@ const (
 func oneWatcher(server *server) error   { return writeToWatch(server, 1, 100) }
 func manyWatchers(server *server) error { return writeToWatch(server, 100, 500) }
 
-// delays are from the sending of a write to the event of it, at all watchers.
+// delays are from the sending of a write to the event of it, at one watcher. Each watcher has its own, made as long as they can become,
+// so that taking a time neither waits for another watcher nor allocates.
 type delays struct {
-	mutex sync.Mutex
 	times []time.Duration
+	count atomic.Int64
 }
 
 func (delays *delays) add(delay time.Duration) {
-	delays.mutex.Lock()
-	defer delays.mutex.Unlock()
-	delays.times = append(delays.times, delay)
+	// One goroutine adds; whoever reads, reads what count says.
+	if count := delays.count.Load(); int(count) < len(delays.times) {
+		delays.times[count] = delay
+		delays.count.Store(count + 1)
+	}
 }
 
-// wait returns the delays when there are so many, or when no more are waited for.
-func (delays *delays) wait(count int) []time.Duration {
-	deadline := time.Now().Add(late)
-	for {
-		delays.mutex.Lock()
-		times := delays.times
-		delays.mutex.Unlock()
-		if len(times) >= count || time.Now().After(deadline) {
-			return times[:len(times):len(times)]
+// wait returns the delays of all watchers when each has so many, or when no more are waited for.
+func wait(watchers []*delays, count int) []time.Duration {
+	for deadline := time.Now().Add(late); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if !slices.ContainsFunc(watchers, func(delays *delays) bool { return int(delays.count.Load()) < count }) {
+			break
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
+	var all []time.Duration
+	for _, delays := range watchers {
+		all = append(all, delays.times[:delays.count.Load()]...)
+	}
+	return all
 }
 
 // writeToWatch measures from sending a create to the event of it at each of so many watchers, each with a connection of its own,
@@ -58,11 +61,13 @@ func writeToWatch(server *server, watchers, rate int) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var seen delays
-	for watcher := range watchers {
+	seen := make([]*delays, watchers)
+	for watcher := range seen {
+		mine := &delays{times: make([]time.Duration, rate*int(written/time.Second))}
+		seen[watcher] = mine
 		err := server.watch(ctx, connections+watcher, target.path+"?watch=true&labelSelector=app%3Dload&timeoutSeconds=300", func(line []byte) {
 			if sent, known := sentAt(line); known {
-				seen.add(time.Since(sent))
+				mine.add(time.Since(sent))
 			}
 		})
 		if err != nil {
@@ -77,7 +82,7 @@ func writeToWatch(server *server, watchers, rate int) error {
 	if err != nil {
 		return err
 	}
-	times := seen.wait(count * watchers)
+	times := wait(seen, count)
 	fmt.Printf("write to watch, %d watchers, %d writes/s (%.0f were done, %.0f%% of the events came): %s\n",
 		watchers, rate, float64(count)/written.Seconds(), 100*float64(len(times))/float64(count*watchers), percentiles(times))
 	return nil

@@ -103,9 +103,6 @@ fn dependencies(manifest: &str, section: &str) -> Vec<String> {
     lines.map(|line| line.split(['.', '=', ' ']).next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Dependencies that are there for their features: kube needs one of the versions of this.
-const FOR_FEATURES: &[&str] = &["k8s-openapi"];
-
 #[test]
 fn every_dependency_is_used() {
     let mut unused = Vec::new();
@@ -119,7 +116,7 @@ fn every_dependency_is_used() {
         let (source, all) = (["src", "fuzz_targets"], ["src", "tests", "benches"]);
         for (section, sources) in [("dependencies", &source[..]), ("dev-dependencies", &all[..])] {
             let names = dependencies(&text, section).into_iter();
-            let names = names.filter(|name| !FOR_FEATURES.contains(&name.as_str()) && !is_used(name, sources));
+            let names = names.filter(|name| !is_used(name, sources));
             unused.extend(names.map(|name| format!("{}: {name}", folder.display())));
         }
     }

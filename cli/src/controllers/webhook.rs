@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use kube::Client;
 use prometheus_client::registry::Registry;
-use runtime::Clock;
+use runtime::{Client, Clock};
 use tokio_util::sync::CancellationToken;
 use webhook::{Metrics, Shown};
 

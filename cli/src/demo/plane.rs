@@ -5,8 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use http::Method;
-use kube::Client;
-use runtime::{RequestError, requests};
+use runtime::{Client, RequestError, requests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};

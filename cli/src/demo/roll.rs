@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ const ENOUGH: u64 = 500;
 struct Counts {
     sent: AtomicU64,
     failed: AtomicU64,
+    /// What the first one that failed has met.
+    first: OnceLock<String>,
     stop: AtomicBool,
 }
 
@@ -82,7 +84,10 @@ pub(super) async fn show(plane: &DemoPlane, screen: &Screen) -> Result<(), Failu
     ));
     screen.line(&format!("endpoints, ready + still serving while terminating: {}", shown(&trail)));
     plane.delete(&format!("{DEPLOYMENTS}/web")).await?;
-    if failed > 0 { Err(Failure::no(format!("{failed} of {sent} requests failed"))) } else { Ok(()) }
+    match counts.first.get() {
+        Some(first) => Err(Failure::no(format!("{failed} of {sent} requests failed, the first one by: {first}"))),
+        None => Ok(()),
+    }
 }
 
 /// So long a server has for its last requests, by the clock of this machine: a busy one is slow.
@@ -91,20 +96,31 @@ const GRACE_SECONDS: u32 = 10;
 /// Sends requests until it is told to stop.
 async fn load(address: SocketAddr, counts: Arc<Counts>) {
     while !counts.stop.load(Ordering::Relaxed) {
-        let good = tokio::time::timeout(TIMEOUT, request(address)).await.is_ok_and(|answer| answer.unwrap_or(false));
+        let failure = match tokio::time::timeout(TIMEOUT, request(address)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {}", span(TIMEOUT))),
+        };
         counts.sent.fetch_add(1, Ordering::Relaxed);
-        counts.failed.fetch_add(u64::from(!good), Ordering::Relaxed);
+        if let Some(failure) = failure {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            counts.first.get_or_init(|| failure);
+        }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Sends one request on a connection of its own; returns whether it was answered with 200.
-async fn request(address: SocketAddr) -> std::io::Result<bool> {
+/// Sends one request on a connection of its own; anything but an answer with 200 is an error.
+async fn request(address: SocketAddr) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    Ok(answer.starts_with(b"HTTP/1.1 200 "))
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    if line.starts_with(b"HTTP/1.1 200 ") {
+        return Ok(());
+    }
+    Err(std::io::Error::other(format!("the answer was {:?}", String::from_utf8_lossy(line))))
 }
 
 /// Returns how many endpoints are ready, and how many serve while they terminate.
@@ -147,8 +163,9 @@ fn service() -> Value {
 }
 
 fn servers(plane: &DemoPlane) -> Value {
-    // The servers have a clock of their own. Where that of the plane runs faster, it waits less for its proxy before it stops them.
-    let drain = if plane.speed() > 1 { "1500ms" } else { "300ms" };
+    // The servers have a clock of their own. Where that of the plane runs faster, it waits less for its proxy before it stops them,
+    // and for their answers: a probe that gives up too soon takes readiness from all of them, and traffic goes to those that drain.
+    let drain = if plane.speed() > 1 { "3s" } else { "300ms" };
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {
@@ -158,7 +175,7 @@ fn servers(plane: &DemoPlane) -> Value {
                 "spec": {"nodeName": "near", "terminationGracePeriodSeconds": GRACE_SECONDS * plane.speed(), "containers": [{
                     "name": "server", "image": "none",
                     "command": plane.command(["serve", "--port", "8080", "--listen-after", "400ms", "--drain", drain]),
-                    "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1},
+                    "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1, "timeoutSeconds": plane.speed()},
                 }]},
             },
         },

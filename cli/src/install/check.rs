@@ -3,6 +3,7 @@
 use api::json;
 use http::Method;
 use machine::Time;
+use profiles::openshift::{DEFINITION, is_ours};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
@@ -46,6 +47,9 @@ pub(super) async fn run(cluster: &Cluster, choices: &Choices) -> Result<(), Fail
     if choices.has(Feature::Markers) {
         lines.push(definitions(cluster).await);
         lines.push(kruise(cluster, now).await);
+    }
+    if choices.has(Feature::Profiles) {
+        lines.push(profiles(cluster).await);
     }
     lines.push(slices(cluster, now).await);
     lines.push(clocks(cluster, now).await);
@@ -144,6 +148,26 @@ async fn definitions(cluster: &Cluster) -> Line {
         (_, false) => {
             let why = "marker kinds of an older OpenKruise lack fields, which are not written unless install replaces them";
             Line::new(Level::Warning, what, format!("{why}: {}", missing.join(", ")))
+        }
+    }
+}
+
+async fn profiles(cluster: &Cluster) -> Line {
+    match cluster.get(DEFINITION).await {
+        Ok(definition) => kind_of_profiles(definition.as_ref()),
+        Err(error) => Line::new(Level::Error, "profiles", format!("nodes.config.openshift.io cannot be read: {error}")),
+    }
+}
+
+/// Judges the definition of the kind of profiles: to apply ours would take over that of somebody else.
+fn kind_of_profiles(definition: Option<&Value>) -> Line {
+    let what = "profiles";
+    match definition {
+        None => Line::new(Level::Ok, what, "nodes.config.openshift.io is not installed yet; install brings it"),
+        Some(definition) if is_ours(definition) => Line::new(Level::Ok, what, "nodes.config.openshift.io is ours"),
+        Some(_) => {
+            let why = "nodes.config.openshift.io is somebody else's (OpenShift): install would take it over; leave profiles out of --features";
+            Line::new(Level::Error, what, why)
         }
     }
 }
@@ -254,6 +278,14 @@ async fn rights(cluster: &Cluster, choices: &Choices) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kind_of_somebody_else_is_not_taken_over() {
+        let labelled = |by: &str| json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": by}}});
+        let level = |definition: Option<Value>| kind_of_profiles(definition.as_ref()).level;
+        assert_eq!([level(None), level(Some(labelled("lifesign")))], [Level::Ok; 2]);
+        assert_eq!([level(Some(labelled("openshift"))), level(Some(json!({})))], [Level::Error; 2]);
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {

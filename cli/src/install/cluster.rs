@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::json;
-use kube::Client;
 use machine::Time;
-use runtime::{RequestError, requests};
+use runtime::{Client, RequestError, requests};
 use serde_json::Value;
 
 use crate::config::{api_version, read_kubeconfig};

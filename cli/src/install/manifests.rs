@@ -1,6 +1,7 @@
 //! What `lifesign install` prints: the parts of `deploy/parts`, put together.
 
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::error::Failure;
 
@@ -22,7 +23,11 @@ pub(crate) struct Choices {
     image: String,
     features: Vec<Feature>,
     cri: String,
+    agent_listen: SocketAddr,
 }
+
+/// Where agents serve unless somebody says otherwise: their own node alone.
+const AGENT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_270);
 
 /// Reads a part of the manifests, at build time.
 macro_rules! part {
@@ -54,7 +59,18 @@ impl Choices {
         let mut features = features.to_vec();
         features.sort();
         features.dedup();
-        Ok(Choices { namespace: namespace.to_owned(), image: image.to_owned(), features, cri: path.to_owned() })
+        let (namespace, image, cri) = (namespace.to_owned(), image.to_owned(), path.to_owned());
+        Ok(Choices { namespace, image, features, cri, agent_listen: AGENT_LISTEN })
+    }
+
+    /// Returns the same choices, with agents that serve at this address of their node.
+    pub(crate) fn agent_listen(mut self, address: SocketAddr) -> Result<Choices, Failure> {
+        if address.port() == 0 {
+            let why = format!("--agent-listen {address}: who is to read there must know the port");
+            return Err(Failure::usage(why).hint(format!("for example {AGENT_LISTEN}")));
+        }
+        self.agent_listen = address;
+        Ok(self)
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -87,16 +103,19 @@ impl Choices {
         let optional = |wanted: bool, part: &'static str| if wanted { part } else { "" };
         // The policies come before what they bind.
         document(&[part!("policy-accounts")]);
-        if probes {
-            document(&[part!("policy-annotations")]);
-        }
         document(&[
             part!("controllers"),
             optional(markers, part!("controllers-markers")),
             optional(profiles, part!("controllers-profiles")),
         ]);
         document(&[part!("controllers-pods")]);
-        document(&[part!("agent"), optional(markers, part!("agent-markers"))]);
+        let reviews = !self.agent_listen.ip().is_loopback();
+        document(&[
+            part!("agent"),
+            optional(markers, part!("agent-markers")),
+            // Beyond loopback an agent asks the cluster who may read.
+            optional(reviews, part!("agent-reviews")),
+        ]);
         document(&[part!("agent-pods")]);
         if profiles {
             document(&[part!("profiles")]);
@@ -131,6 +150,7 @@ impl Choices {
             .replace("@IMAGE@", &self.image)
             .replace("@CRI_FOLDER@", folder)
             .replace("@CRI@", &self.cri)
+            .replace("@AGENT_LISTEN@", &self.agent_listen.to_string())
     }
 }
 
@@ -181,11 +201,25 @@ mod tests {
         assert!(!markers.contains(&"MutatingWebhookConfiguration lifesign".to_owned()));
         let probes = names(&documents(&ALL[1..2]));
         assert!(probes.contains(&"MutatingWebhookConfiguration lifesign".to_owned()));
-        assert!(probes.contains(&"ValidatingAdmissionPolicy lifesign-annotations".to_owned()));
+        assert!(probes.contains(&"ValidatingAdmissionPolicy lifesign-pods".to_owned()));
         assert!(!probes.iter().any(|name| name.contains("kruise")), "{probes:?}");
         let webhooks = documents(&ALL[2..]);
         let webhooks = webhooks.iter().find(|object| object["kind"] == "ValidatingWebhookConfiguration").unwrap();
         assert_eq!(webhooks["webhooks"][0]["name"], "profiles.lifesign.dev");
+    }
+
+    #[test]
+    fn an_agent_may_ask_who_asks_only_if_others_than_its_node_reach_it() {
+        let manifests = |listen: &str| {
+            let choices = Choices::new("health", "i", &ALL[..1], "/run/c/c.sock").unwrap();
+            choices.agent_listen(listen.parse().unwrap()).map(|choices| choices.manifests())
+        };
+        let (own, public) = (manifests("127.0.0.1:10270").unwrap(), manifests("0.0.0.0:10271").unwrap());
+        assert!(own.contains("--listen=127.0.0.1:10270") && public.contains("--listen=0.0.0.0:10271"));
+        for review in ["tokenreviews", "subjectaccessreviews"] {
+            assert!(!own.contains(review) && public.contains(review), "{review}");
+        }
+        assert!(manifests("127.0.0.1:0").is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use applier::NodePlace;
 use applier::agent::{AgentConfig, run};
 use clap::{Args, ValueEnum};
-use kube::Config;
 use profiles::steps::Component;
+use runtime::Config;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Failure;
@@ -76,6 +76,6 @@ impl ProfilesArgs {
         };
         let config =
             AgentConfig { config, clock: crate::config::clock(), records: self.host_root.join(records), place, components };
-        run(config, stop).await.map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::from(error))))
+        run(config, stop).await.map_err(|error| Failure::usage(runtime::chain(&error)))
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use api::config_node::{ANNOTATION_APPLIED_PROFILE, ConfigNode};
 use clap::Args;
 use http::Method;
-use kube::Client;
 use profiles::Profile;
-use runtime::RequestError;
+use profiles::openshift::{DEFINITION, is_ours};
+use runtime::{Client, RequestError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -123,8 +123,25 @@ impl Api {
         self.call(Method::PATCH, path, patch).await
     }
 
-    /// Changes the object `cluster`; one that is missing is made.
+    /// Fails where the kind is somebody else's, as on OpenShift: nothing is written there.
+    pub(super) async fn must_be_ours(&self) -> Result<(), Failure> {
+        if self.is_own().await? {
+            return Ok(());
+        }
+        match self.get::<Value>(DEFINITION).await? {
+            Some(definition) if !is_ours(&definition) => {
+                let why =
+                    "nodes.config.openshift.io of this cluster is not managed by lifesign: profiles are only observed here";
+                Err(Failure::no(why)
+                    .hint("on OpenShift its own operators apply profiles; `lifesign profile status` and `plan` only read"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes the object `cluster`; one that is missing is made, one of somebody else's kind is left alone.
     pub(super) async fn change(&self, patch: Value) -> Result<ConfigNode, Failure> {
+        self.must_be_ours().await?;
         let answer = match self.call(Method::PATCH, CLUSTER, &patch).await {
             Err(error) if error.code() == Some(404) => {
                 let mut object = json!({

@@ -8,7 +8,8 @@ use clap::Args;
 use runtime::{Scope, WatchEvent};
 use serde_json::{Value, json};
 
-use super::api::ApiArgs;
+use super::api::{Api, ApiArgs};
+use super::rollout::GraceArgs;
 use super::table::table;
 use super::{Format, print_json};
 use crate::error::Failure;
@@ -37,6 +38,8 @@ pub(super) struct StatusArgs {
     /// Go on telling changes until interrupted
     #[arg(long)]
     watch: bool,
+    #[command(flatten)]
+    grace: GraceArgs,
 }
 
 fn annotation<'a>(cluster: &'a ConfigNode, name: &str) -> Option<&'a str> {
@@ -112,16 +115,23 @@ fn show(cluster: &ConfigNode, format: Format) -> Result<(), Failure> {
 }
 
 impl StatusArgs {
+    /// Draws where the rollout stands, as far as that can be said now.
+    async fn stand(&self, api: &Api) -> Result<(), Failure> {
+        if self.output != Format::Table {
+            return Ok(());
+        }
+        match super::plan::stand(api, self.grace.default_node_monitor_grace_period).await {
+            Some(line) => output::print(format!("\n{line}\n").as_bytes()),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn run(self) -> Result<(), Failure> {
         block_on(async {
             let api = self.api.client().await?;
             let cluster = api.cluster().await?;
             show(&cluster, self.output)?;
-            if self.output == Format::Table
-                && let Some(line) = super::plan::stand(&api).await
-            {
-                output::print(format!("\n{line}\n").as_bytes())?;
-            }
+            self.stand(&api).await?;
             if self.watch {
                 let stop = signals::stop_on_signal()?;
                 let mut events = runtime::watch::<ConfigNode>(&api.client, Scope::fields(format!("metadata.name={NAME}")));
@@ -137,6 +147,7 @@ impl StatusArgs {
                         last = status_table(&object.view);
                         output::print(b"\n")?;
                         show(&object.view, self.output)?;
+                        self.stand(&api).await?;
                     }
                 }
             }

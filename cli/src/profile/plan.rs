@@ -3,19 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::config_node::{ANNOTATION_GRACE_PERIOD, ConfigNode};
+use api::config_node::{ANNOTATION_APPLIED_PROFILE, ANNOTATION_GRACE_PERIOD, ConfigNode};
 use api::{Lease, Node, duration};
 use clap::Args;
 use profiles::advise::advisories;
 use profiles::path::ClusterState;
+use profiles::plan::{BlockReason, Blocked, InstanceKind};
 use profiles::preview::{Preview, Situation, example, preview, request};
 use profiles::rollout::{ControlPlane, NodeLease, World, observed};
+use profiles::status::Reason;
+use profiles::steps::{Component, ComponentValues, KubeletValues, NodeSteps};
 use profiles::stock::{MirrorPod, StaticPods};
-use profiles::{Advisory, Observed, Profile, Request, Target};
+use profiles::{Advisory, Observed, Owner, Profile, Request, Target};
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiArgs};
-use super::rollout::default_grace;
+use super::rollout::GraceArgs;
 use super::table::table;
 use super::{Format, print_json};
 use crate::error::Failure;
@@ -38,9 +41,8 @@ pub(super) struct PlanArgs {
     nodes: usize,
     #[command(flatten)]
     api: ApiArgs,
-    /// The grace of the latency profile Default, 40s to 60s
-    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = default_grace)]
-    default_node_monitor_grace_period: Duration,
+    #[command(flatten)]
+    grace: GraceArgs,
     /// How to say it
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     output: Format,
@@ -52,28 +54,48 @@ struct Question {
     observed: Observed,
     /// Whether the nodes are kubelets of a stock cluster.
     stock: bool,
+    /// What kubelets use, by node, as far as their agents say.
+    kubelets: BTreeMap<String, KubeletValues>,
+    /// Why instances cannot be changed.
+    obstacles: BTreeMap<(InstanceKind, String), String>,
+}
+
+impl Question {
+    /// A plan that asks no cluster.
+    fn offline(from: Profile, to: Profile, nodes: usize, grace: Duration) -> Question {
+        let (request, observed) = (request(from, to, grace), example(from, nodes, grace));
+        Question { request, observed, stock: false, kubelets: BTreeMap::new(), obstacles: BTreeMap::new() }
+    }
+
+    /// Returns what blocks an instance, and why.
+    fn describe(&self, blocked: &Blocked) -> String {
+        let why = self.obstacles.get(&(blocked.kind, blocked.name.clone())).filter(|why| !why.is_empty());
+        let why = why.filter(|_| blocked.reason == BlockReason::ComponentNotAware);
+        format!("{blocked}: {}", why.map_or(blocked.reason.text(), String::as_str))
+    }
 }
 
 impl PlanArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let grace = self.default_node_monitor_grace_period;
-        let Question { request, observed, stock } = match (self.from, self.to) {
-            (Some(from), Some(to)) => {
-                Question { request: request(from, to, grace), observed: example(from, self.nodes, grace), stock: false }
-            }
-            (_, to) => block_on(async { observe(&self.api.client().await?, to, grace).await })?,
+        let grace = self.grace.default_node_monitor_grace_period;
+        let question = match (self.from, self.to) {
+            (Some(from), Some(to)) => Question::offline(from, to, self.nodes, grace),
+            (_, to) => block_on(async { observe(&self.api.client().await?, to.map(Target::Of), grace).await })?,
         };
-        let preview = preview(&request, observed);
-        let advisories = advisories(&preview.end, stock, &BTreeMap::new());
+        let preview = preview(&question.request, question.observed.clone());
+        // What is changed on the way has the settings of the profile then.
+        let mut kubelets = question.kubelets.clone();
+        kubelets.retain(|name, _| !preview.steps.iter().any(|line| line.step.name() == name));
+        let advisories = advisories(&preview.end, question.stock, &kubelets);
         match self.output {
-            Format::Json => print_json(&as_json(&preview, &advisories)),
-            Format::Table => output::print(as_table(&request, &preview, &advisories).as_bytes()),
+            Format::Json => print_json(&as_json(&question, &preview, &advisories)),
+            Format::Table => output::print(as_table(&question, &preview, &advisories).as_bytes()),
         }
     }
 }
 
 /// Reads what a cluster says about its values; what it does not say counts as something that cannot be changed.
-async fn observe(api: &Api, to: Option<Profile>, default_grace: Duration) -> Result<Question, Failure> {
+async fn observe(api: &Api, to: Option<Target>, default_grace: Duration) -> Result<Question, Failure> {
     let cluster: ConfigNode = api.cluster().await?;
     let nodes: Vec<Node> = api.list("/api/v1/nodes").await?;
     let leases: Vec<Lease> = api.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
@@ -81,39 +103,70 @@ async fn observe(api: &Api, to: Option<Profile>, default_grace: Duration) -> Res
         leases.iter().filter_map(|lease| Some((lease.metadata.name.clone(), NodeLease::read(lease)?))).collect();
     let stock = !api.is_own().await?;
     let pods = if stock { static_pods(api).await? } else { StaticPods::default() };
-    let annotation = |name: &str| cluster.metadata.annotations.get(name);
     let control_plane = if stock {
         ControlPlane::Stock { pods: &pods, kubeadm: None }
     } else {
         let configz: Value = api.get("/configz").await?.unwrap_or_default();
         let seconds = |name: &str| configz["kube-apiserver"][name].as_i64();
-        let grace = annotation(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok()).unwrap_or(default_grace);
         let tolerations = seconds("defaultNotReadyTolerationSeconds").zip(seconds("defaultUnreachableTolerationSeconds"));
-        ControlPlane::Own { grace, tolerations }
+        ControlPlane::Own { grace: own_grace(&cluster, default_grace), tolerations }
     };
-    let world = World {
-        cluster: Some(&cluster),
-        nodes: &nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect(),
-        leases: &leases,
-        pods: &BTreeMap::new(),
-        control_plane,
-    };
+    let nodes: BTreeMap<String, Node> = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
+    let kubelets = nodes.iter().filter_map(|(name, node)| Some((name.clone(), NodeSteps::read(node).kubelet()?))).collect();
+    let world = World { cluster: Some(&cluster), nodes: &nodes, leases: &leases, pods: &BTreeMap::new(), control_plane };
     let wanted = Target::parse(&cluster.spec.worker_latency_profile).unwrap_or_default();
-    let target = to.map_or(wanted, Target::Of);
-    let request = Request { default_grace, ..Request::new(target, world.applied()) };
-    Ok(Question { request, observed: observed(runtime::Clock::system().now(), &world), stock })
+    let request = Request { default_grace, ..Request::new(to.unwrap_or(wanted), world.applied()) };
+    let (observed, obstacles) = observed(runtime::Clock::system().now(), &world);
+    Ok(Question { request, observed, stock, kubelets, obstacles })
 }
 
-/// Returns the steps that are left on the way to a profile, in order; `None`: that cannot be said now.
-pub(super) async fn steps_left(api: &Api, to: Profile) -> Option<Vec<String>> {
-    let Question { request, observed, .. } = observe(api, Some(to), profiles::profile::DEFAULT_GRACE).await.ok()?;
+/// Returns the grace that the node lifecycle controller of our own plane uses. It is asked to use what the carrier says; until its owner has said
+/// that it does, the smaller one of that and of the profile before counts.
+fn own_grace(cluster: &ConfigNode, default_grace: Duration) -> Duration {
+    let annotation = |name: &str| cluster.metadata.annotations.get(name);
+    let applied = annotation(ANNOTATION_APPLIED_PROFILE).and_then(|name| Profile::parse(name).ok()).unwrap_or_default();
+    let before = applied.values_with(default_grace).node_monitor_grace_period;
+    let Some(asked) = annotation(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok()) else { return before };
+    let conditions = &cluster.status.worker_latency_profile_status.conditions;
+    let owner = Owner::KubeControllerManager.name();
+    let changing = conditions.iter().any(|one| one.owner == owner && one.reason == Reason::ProfileUpdateTriggered.name());
+    if changing { asked.min(before) } else { asked }
+}
+
+/// Returns what the API server gives to new pods, as it says itself; on a stock cluster, as all its replicas say.
+pub(super) async fn tolerations_in_use(api: &Api) -> Result<(i64, i64), Failure> {
+    let found: BTreeSet<Option<(i64, i64)>> = if api.is_own().await? {
+        let configz: Value = api.get("/configz").await?.unwrap_or_default();
+        let seconds = |name: &str| configz["kube-apiserver"][name].as_i64();
+        [seconds("defaultNotReadyTolerationSeconds").zip(seconds("defaultUnreachableTolerationSeconds"))].into()
+    } else {
+        let pods = static_pods(api).await?;
+        let seconds = |values: Option<ComponentValues>| match values? {
+            ComponentValues::ApiServer { not_ready_seconds, unreachable_seconds } => {
+                Some((not_ready_seconds, unreachable_seconds))
+            }
+            _ => None,
+        };
+        pods.of(Component::ApiServer).map(|(_, values)| seconds(values)).collect()
+    };
+    let hint = "say which profile pods are to follow with --to";
+    match found.into_iter().collect::<Vec<_>>().as_slice() {
+        [Some(seconds)] => Ok(*seconds),
+        [] | [None] => Err(Failure::no("the API server does not say which tolerations it gives to new pods").hint(hint)),
+        _ => Err(Failure::no("the API servers do not all give the same tolerations to new pods").hint(hint)),
+    }
+}
+
+/// Returns the steps that are left on the way to what is wanted, in order; `None`: that cannot be said now.
+pub(super) async fn steps_left(api: &Api, to: Target, default_grace: Duration) -> Option<Vec<String>> {
+    let Question { request, observed, .. } = observe(api, Some(to), default_grace).await.ok()?;
     let steps = preview(&request, observed).steps;
     Some(steps.into_iter().map(|line| line.step.to_string()).collect())
 }
 
 /// Returns the state of a cluster: its nodes by number, the slowest heartbeat, the smallest grace and toleration.
-pub(super) async fn in_use(api: &Api) -> Result<(usize, ClusterState), Failure> {
-    let Question { request, observed, .. } = observe(api, None, profiles::profile::DEFAULT_GRACE).await?;
+pub(super) async fn in_use(api: &Api, default_grace: Duration) -> Result<(usize, ClusterState), Failure> {
+    let Question { request, observed, .. } = observe(api, None, default_grace).await?;
     let (nodes, now) = (observed.nodes.len(), preview(&request, observed).start);
     let interval = now.slowest.ok_or_else(|| Failure::no("this cluster has no nodes"))?;
     Ok((nodes, ClusterState { interval, grace: now.grace, toleration_seconds: now.tolerations.0.min(now.tolerations.1) }))
@@ -121,12 +174,13 @@ pub(super) async fn in_use(api: &Api) -> Result<(usize, ClusterState), Failure> 
 
 /// Returns where a rollout stands: the profiles on the way with the present one in brackets, the steps that are left, and what to know
 /// about the values in use.
-pub(super) async fn stand(api: &Api) -> Option<String> {
-    let Question { request, observed, stock } = observe(api, None, profiles::profile::DEFAULT_GRACE).await.ok()?;
-    let advisories = advisories(&observed, stock, &BTreeMap::new());
-    let preview = preview(&request, observed);
-    let mut way: Vec<String> = vec![request.applied.name().to_owned()];
-    way.extend(preview.path.iter().filter(|profile| **profile != request.applied).map(|profile| profile.name().to_owned()));
+pub(super) async fn stand(api: &Api, default_grace: Duration) -> Option<String> {
+    let question = observe(api, None, default_grace).await.ok()?;
+    let advisories = advisories(&question.observed, question.stock, &question.kubelets);
+    let preview = preview(&question.request, question.observed.clone());
+    let applied = question.request.applied;
+    let mut way: Vec<String> = vec![applied.name().to_owned()];
+    way.extend(preview.path.iter().filter(|profile| **profile != applied).map(|profile| profile.name().to_owned()));
     way[0] = format!("[{}]", way[0]);
     let left = match preview.steps.as_slice() {
         [] if preview.blocked.is_empty() => "nothing left to do".to_owned(),
@@ -138,7 +192,7 @@ pub(super) async fn stand(api: &Api) -> Option<String> {
     let start = values(&preview.start).join(" ");
     text.push_str(&format!("\nin use (slowest heartbeat, grace, tolerations, chances, class): {start}"));
     for blocked in &preview.blocked {
-        text.push_str(&format!("\nblocked: {blocked}"));
+        text.push_str(&format!("\nblocked: {}", question.describe(blocked)));
     }
     for advisory in &advisories {
         text.push_str(&format!("\nto know: {}: {}", advisory.name(), advisory.text()));
@@ -167,8 +221,9 @@ fn values(situation: &Situation) -> Vec<String> {
     ]
 }
 
-fn as_table(request: &Request, preview: &Preview, advisories: &BTreeSet<Advisory>) -> String {
-    let way: Vec<&str> = std::iter::once(request.applied).chain(preview.path.iter().copied()).map(Profile::name).collect();
+fn as_table(question: &Question, preview: &Preview, advisories: &BTreeSet<Advisory>) -> String {
+    let way: Vec<&str> =
+        std::iter::once(question.request.applied).chain(preview.path.iter().copied()).map(Profile::name).collect();
     let mut text = format!("{}\n\n", way.join(" -> "));
     if preview.steps.is_empty() && preview.blocked.is_empty() {
         text.push_str("nothing to do\n");
@@ -181,7 +236,7 @@ fn as_table(request: &Request, preview: &Preview, advisories: &BTreeSet<Advisory
     let head = ["#", "STEP", "SLOWEST", "GRACE", "TOLERATIONS", "CHANCES", "CLASS"];
     text.push_str(&table(&head, &[true, false, true, true, true, true, false], &rows));
     for blocked in &preview.blocked {
-        text.push_str(&format!("blocked: {blocked}\n"));
+        text.push_str(&format!("blocked: {}\n", question.describe(blocked)));
     }
     if !preview.deferred.is_empty() {
         text.push_str(&format!("offline, changed when they return: {}\n", preview.deferred.join(", ")));
@@ -203,7 +258,7 @@ fn as_table(request: &Request, preview: &Preview, advisories: &BTreeSet<Advisory
     text
 }
 
-fn as_json(preview: &Preview, advisories: &BTreeSet<Advisory>) -> Value {
+fn as_json(question: &Question, preview: &Preview, advisories: &BTreeSet<Advisory>) -> Value {
     let situation = |situation: &Situation| {
         json!({
             "slowestSeconds": situation.slowest.map(|slowest| slowest.as_secs_f64()),
@@ -224,10 +279,10 @@ fn as_json(preview: &Preview, advisories: &BTreeSet<Advisory>) -> Value {
             "tolerationSeconds": avoided.state.toleration_seconds, "chances": avoided.state.chances(),
             "class": avoided.state.class().name(), "why": avoided.why()})
     });
-    let blocked = preview
-        .blocked
-        .iter()
-        .map(|blocked| json!({"kind": blocked.kind.name(), "name": blocked.name, "reason": blocked.reason.name()}));
+    let blocked = preview.blocked.iter().map(|blocked| {
+        let message = question.describe(blocked);
+        json!({"kind": blocked.kind.name(), "name": blocked.name, "reason": blocked.reason.name(), "message": message})
+    });
     json!({
         "path": preview.path.iter().map(|profile| profile.name()).collect::<Vec<_>>(),
         "start": situation(&preview.start),
@@ -237,4 +292,37 @@ fn as_json(preview: &Preview, advisories: &BTreeSet<Advisory>) -> Value {
         "avoided": avoided.collect::<Vec<_>>(),
         "advisories": advisories.iter().map(|advisory| advisory.name()).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(reason: &str) -> ConfigNode {
+        let condition = json!({"owner": "KubeControllerManagerOperator", "type": "Progressing", "status": "True", "reason": reason,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let annotations = json!({"lifesign.dev/node-monitor-grace-period": "2m0s"});
+        let status = json!({"workerLatencyProfileStatus": {"conditions": [condition]}});
+        serde_json::from_value(json!({"metadata": {"annotations": annotations}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_grace_that_was_only_asked_for_is_not_taken_for_one_in_use() {
+        let (forty, sixty) = (Duration::from_secs(40), Duration::from_secs(60));
+        assert_eq!(own_grace(&cluster("ProfileUpdateTriggered"), forty), forty);
+        assert_eq!(own_grace(&cluster("ProfileUpdateTriggered"), sixty), sixty, "the Default of this plane");
+        assert_eq!(own_grace(&cluster("WaitingForOtherOwners"), forty), Duration::from_secs(120), "its owner is done");
+        assert_eq!(own_grace(&ConfigNode::default(), sixty), sixty);
+    }
+
+    #[test]
+    fn what_blocks_says_why() {
+        let mut question = Question::offline(Profile::Default, Profile::Medium, 1, Duration::from_secs(40));
+        question.obstacles.insert((InstanceKind::Kcm, "kcm-0".to_owned()), "no static pod of it is seen".to_owned());
+        let blocked = |kind, name: &str, reason| Blocked { kind, name: name.to_owned(), reason };
+        let not_aware = blocked(InstanceKind::Kcm, "kcm-0", BlockReason::ComponentNotAware);
+        assert_eq!(question.describe(&not_aware), "kcm kcm-0 ComponentNotAware: no static pod of it is seen");
+        let avoided = blocked(InstanceKind::Node, "n0", BlockReason::HazardousStateAvoided);
+        assert_eq!(question.describe(&avoided), "node n0 HazardousStateAvoided: living nodes could be taken for dead");
+    }
 }

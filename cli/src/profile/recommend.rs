@@ -12,10 +12,11 @@ use sim::{Gaps, Latency, Length, Link, Outage, Output, Scope};
 
 use super::api::ApiArgs;
 use super::simulate::{as_table, simulate_all};
-use super::table::{number, table};
+use super::table::table;
 use super::{Format, print_json};
 use crate::error::Failure;
 use crate::{block_on, output, signals};
+use sim::number;
 
 /// Say which profile suits a fleet
 ///
@@ -138,6 +139,13 @@ impl RecommendArgs {
             table(&["PROFILE", "PREDICTED FALSE NOTREADY/NODE-DAY", ""], &[false, true, false], &rows),
             verdict(recommendation.profile, recommendation.acceptable, &rates),
         );
+        let assumed = format!(
+            "assumed: a gap of a few heartbeats ({} now) is independent loss, a longer one an outage; each node is like the others, \
+             and what has not happened in {} node-days does not happen",
+            api::duration::format(gaps.interval),
+            number(gaps.node_days),
+        );
+        let text = format!("{text}{assumed}\n");
         output::print(text.as_bytes())
     }
 

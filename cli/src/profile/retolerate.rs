@@ -1,13 +1,13 @@
 //! `lifesign profile retolerate`: running pods get the default tolerations of the profile in force.
 
 use api::Pod;
-use api::config_node::{ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS, ConfigNode};
 use clap::Args;
 use nodes::tolerations::{Defaults, retolerate_pod};
 use profiles::{Profile, Values};
 use serde_json::{Value, json};
 
 use super::api::{Api, ApiArgs};
+use super::plan::tolerations_in_use;
 use super::table::table;
 use super::{Format, print_json};
 use crate::error::Failure;
@@ -21,10 +21,10 @@ use crate::{block_on, output};
 #[derive(Args)]
 pub(super) struct RetolerateArgs {
     /// Change only the defaults of this profile [default: those of every other profile]
-    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse)]
+    #[arg(long, value_name = "PROFILE", value_parser = super::profile)]
     from: Option<Profile>,
     /// The profile whose defaults pods get [default: what the API server gives to new pods]
-    #[arg(long, value_name = "PROFILE", value_parser = Profile::parse)]
+    #[arg(long, value_name = "PROFILE", value_parser = super::profile)]
     to: Option<Profile>,
     /// Change the pods; without it nothing is changed
     #[arg(long)]
@@ -57,7 +57,10 @@ impl RetolerateArgs {
             let api = self.api.client().await?;
             let to = match self.to {
                 Some(profile) => defaults(&profile.values()),
-                None => in_force(&api.cluster().await?),
+                None => {
+                    let (not_ready_seconds, unreachable_seconds) = tolerations_in_use(&api).await?;
+                    Defaults { not_ready_seconds, unreachable_seconds }
+                }
             };
             let old: Vec<Defaults> = match self.from {
                 Some(profile) => vec![defaults(&profile.values())],
@@ -103,16 +106,6 @@ fn defaults(values: &Values) -> Defaults {
     Defaults {
         not_ready_seconds: values.default_not_ready_toleration_seconds,
         unreachable_seconds: values.default_unreachable_toleration_seconds,
-    }
-}
-
-/// Returns what the API server gives to new pods: what its carriers say, or what it has built in.
-fn in_force(cluster: &ConfigNode) -> Defaults {
-    let built_in = defaults(&Profile::Default.values());
-    let seconds = |name: &str| cluster.metadata.annotations.get(name).and_then(|text| text.parse().ok());
-    Defaults {
-        not_ready_seconds: seconds(ANNOTATION_NOT_READY_SECONDS).unwrap_or(built_in.not_ready_seconds),
-        unreachable_seconds: seconds(ANNOTATION_UNREACHABLE_SECONDS).unwrap_or(built_in.unreachable_seconds),
     }
 }
 

@@ -28,6 +28,14 @@ pub(crate) struct RolloutArgs {
     profile_step_deadline: Vec<(Component, Duration)>,
 }
 
+/// What `Default` means on the cluster that is asked.
+#[derive(Args, Clone)]
+pub(super) struct GraceArgs {
+    /// The grace of the latency profile Default, 40s to 60s, as the controllers have it
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = default_grace)]
+    pub(super) default_node_monitor_grace_period: Duration,
+}
+
 /// What the controllers do about latency profiles on a Kubernetes cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProfilesMode {
@@ -69,7 +77,7 @@ fn deadline(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads the grace of Default.
-pub(super) fn default_grace(text: &str) -> Result<Duration, String> {
+fn default_grace(text: &str) -> Result<Duration, String> {
     let span = api::duration::parse(text).map_err(|error| error.to_string())?;
     if (40..=60).contains(&span.as_secs()) && span.subsec_nanos() == 0 {
         Ok(span)

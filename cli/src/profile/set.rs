@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::api::{Api, ApiArgs};
 use super::plan;
+use super::rollout::GraceArgs;
 use crate::block_on;
 use crate::error::Failure;
 
@@ -32,6 +33,8 @@ pub(super) struct SetArgs {
     /// Wait no longer than this
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = api::duration::parse, requires = "wait")]
     timeout: Duration,
+    #[command(flatten)]
+    grace: GraceArgs,
 }
 
 /// Start no further step of a rollout
@@ -70,7 +73,8 @@ impl SetArgs {
                 eprintln!("asked for {name}; `lifesign profile status` shows how far it is, --wait waits for it");
                 return Ok(());
             }
-            wait_for(&api, &self.profile, &cluster, self.timeout).await?;
+            let target = Target::parse(&self.profile).unwrap_or_default();
+            wait_for(&api, target, &cluster, self.timeout, &self.grace).await?;
             eprintln!("{name} is in force");
             Ok(())
         })
@@ -78,15 +82,21 @@ impl SetArgs {
 }
 
 /// Waits until what `cluster` asks for is in force everywhere, but not for ever.
-pub(super) async fn wait_for(api: &Api, wanted: &str, cluster: &ConfigNode, timeout: Duration) -> Result<(), Failure> {
+pub(super) async fn wait_for(
+    api: &Api,
+    wanted: Target,
+    cluster: &ConfigNode,
+    timeout: Duration,
+    grace: &GraceArgs,
+) -> Result<(), Failure> {
     let generation = profiles::status::generation(&cluster.metadata);
-    tokio::time::timeout(timeout, wait(api, wanted, &generation))
+    tokio::time::timeout(timeout, wait(api, wanted, &generation, grace.default_node_monitor_grace_period))
         .await
         .unwrap_or_else(|_| Err(Failure::no("not in force yet").hint("look at `lifesign profile status`")))
 }
 
 /// Waits until the desired profile is in force everywhere, printing what happens.
-async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> {
+async fn wait(api: &Api, target: Target, generation: &str, default_grace: Duration) -> Result<(), Failure> {
     let mut events = runtime::watch::<ConfigNode>(&api.client, Scope::fields(format!("metadata.name={NAME}")));
     let mut printed: Vec<String> = Vec::new();
     let mut progress = Progress::default();
@@ -103,8 +113,7 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
             lines.map(|condition| format!("{}: {}: {}", condition.owner, condition.reason, condition.message)).collect();
         lines.iter().filter(|line| !printed.contains(line)).for_each(|line| eprintln!("{line}"));
         printed = lines;
-        let target = Target::parse(wanted).unwrap_or_default();
-        if let Some(line) = progress.line(plan::steps_left(api, target.profile()).await) {
+        if let Some(line) = progress.line(plan::steps_left(api, target, default_grace).await) {
             eprintln!("{line}");
         }
         if annotation(ANNOTATION_ROLLED_BACK_GENERATION) == generation {
@@ -112,7 +121,7 @@ async fn wait(api: &Api, wanted: &str, generation: &str) -> Result<(), Failure> 
             let why = failed.map_or("a part of the plane failed", |condition| condition.reason.as_str());
             return Err(Failure::no(format!("given up: {why}; everything goes back to Default")));
         }
-        let reason = if wanted.is_empty() { "ProfileEmpty" } else { "ProfileUpdated" };
+        let reason = if target == Target::Empty { "ProfileEmpty" } else { "ProfileUpdated" };
         let complete = |owner: &str| {
             conditions.iter().any(|condition| {
                 condition.owner == owner

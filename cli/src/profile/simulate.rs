@@ -12,10 +12,12 @@ use sim::{Output, Scenario, SimError};
 
 use super::api::Api;
 use super::plan::in_use;
-use super::table::{maybe, number, table};
+use super::rollout::GraceArgs;
+use super::table::{maybe, table};
 use super::{Format, print_json};
 use crate::error::Failure;
 use crate::{block_on, output};
+use sim::number;
 
 /// So many nodes a fleet has that nobody has counted.
 const NODES: usize = 1000;
@@ -50,6 +52,8 @@ pub(super) struct SimulateArgs {
     /// Only this profile
     #[arg(long, value_name = "PROFILE", value_parser = super::profile)]
     profile: Option<Profile>,
+    #[command(flatten)]
+    grace: GraceArgs,
     /// Draw the result into this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -97,7 +101,8 @@ impl SimulateArgs {
         }
         let (seed, nodes) = (self.seed.unwrap_or(1), self.nodes.unwrap_or(NODES));
         if let Some(path) = &self.kubeconfig {
-            let (found, state) = block_on(async { in_use(&Api::of(path).await?).await })?;
+            let grace = self.grace.default_node_monitor_grace_period;
+            let (found, state) = block_on(async { in_use(&Api::of(path).await?, grace).await })?;
             let nodes = self.nodes.unwrap_or(found);
             let mut all = vec![sim::in_use(nodes, self.days, seed, &state)];
             all.extend(sim::comparison(nodes, self.days, seed));

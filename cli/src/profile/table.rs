@@ -23,20 +23,9 @@ pub(super) fn table(head: &[&str], right: &[bool], rows: &[Vec<String>]) -> Stri
     text
 }
 
-/// Returns a rate or a number of seconds in few digits.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.1}"),
-        size if size >= 0.001 => format!("{value:.4}"),
-        _ => format!("{value:.1e}"),
-    }
-}
-
 /// Returns a number, or a dash where nothing was measured.
 pub(super) fn maybe(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), number)
+    value.map_or_else(|| "-".to_owned(), sim::number)
 }
 
 #[cfg(test)]
@@ -47,6 +36,6 @@ mod tests {
     fn columns_line_up() {
         let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["bbb".to_owned(), "1000".to_owned()]];
         assert_eq!(table(&["NAME", "N"], &[false, true], &rows), "NAME      N\na         1\nbbb    1000\n");
-        assert_eq!([0.0, 1234.6, 0.0123, 0.000_043].map(number), ["0", "1235", "0.0123", "4.3e-5"]);
+        assert_eq!([maybe(Some(12.34)), maybe(None)], ["12.3", "-"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -168,6 +169,9 @@ impl Bed {
 
     /// Installs the definitions of our kinds.
     pub(crate) fn install_definitions(&self) {
+        // Two at a time would both create them.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
         let (good, output) = self.kubectl(&["apply", "--validate=strict", "-f", folder], "");
         assert!(good, "{output}");
@@ -184,7 +188,9 @@ impl Bed {
 
     /// Makes a namespace that goes with what is returned.
     pub(crate) fn namespace(&self, name: &str) -> Namespace<'_> {
-        let name = format!("{name}-{:x}", std::process::id());
+        // The one of an earlier test with that name may still be on its way out.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{name}-{:x}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         self.send("POST", "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         self.until("a service account", |bed| (bed.ask("GET", &account, &Value::Null).code == 200).then_some(()));

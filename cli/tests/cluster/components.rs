@@ -130,6 +130,7 @@ fn deployment(bed: &Bed) {
     components.kubectl("delete deployment/web service/web --timeout=60s", "");
     bed.until("the pods are gone", |bed| hashes(bed).is_empty().then_some(()));
     nothing_was_refused(&components);
+    nothing_was_counted_as_refused(&components);
     // Specs of the suite of Kubernetes about what Lifesign stores for others. It fails when one does, or is not there.
     let ran = bed.run(&["conformance", "--components"]);
     assert!(ran.contains("Ran "), "{ran}");
@@ -196,4 +197,22 @@ fn nothing_was_refused(components: &Components) {
     };
     let unexpected: String = COMPONENTS.iter().map(unexpected).collect();
     assert!(unexpected.is_empty(), "refused:\n{unexpected}");
+}
+
+/// The server's own count of what it refused, of all clients: nothing is forbidden, no body is not understood, and what is not found
+/// was asked for by name, as one asks whether something is there.
+fn nothing_was_counted_as_refused(components: &Components) {
+    let (good, metrics) = components.bed.kubectl(&["get", "--raw", "/metrics"], "");
+    assert!(good, "{metrics}");
+    let counts = metrics.lines().filter(|line| line.starts_with("apiserver_request_total{"));
+    let refused =
+        |line: &&str| ["403", "404", "405", "406", "415"].iter().any(|code| line.contains(&format!("code=\"{code}\"")));
+    // Something that is not served has no name in the count.
+    let of_something = |line: &str| !line.contains(",resource=\"\"") && !line.contains("{resource=\"\"");
+    let by_name =
+        |line: &str| ["get", "delete", "update", "patch"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
+    let asks = |line: &&str| line.contains("code=\"404\"") && of_something(line) && by_name(line);
+    let (asked, unexpected): (Vec<&str>, Vec<&str>) = counts.filter(refused).partition(asks);
+    println!("not found, asked by name:\n{}", asked.join("\n"));
+    assert!(unexpected.is_empty(), "refused:\n{}", unexpected.join("\n"));
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::bed::Bed;
+use crate::installation::static_program;
 use crate::{LIFESIGN, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("documented::the_worked_example_runs_word_for_word", the_worked_example)];
@@ -20,7 +21,7 @@ fn the_worked_example(bed: &Bed) {
     let example = page.split("\n## A worked example\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
     let (manifest, commands) = (block(example, "yaml").join("\n") + "\n", block(example, "sh"));
     let image = manifest.lines().find_map(|line| line.trim().strip_prefix("image: ")).expect("an image").to_owned();
-    bed.run(&["import", &image, LIFESIGN]);
+    bed.run(&["image", &image, &static_program()]);
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("web.yaml"), manifest).unwrap();
     let programs = Path::new(LIFESIGN).parent().unwrap();

@@ -8,18 +8,21 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Namespace};
-use crate::{LIFESIGN, Test, installed, latency};
+use crate::{LIFESIGN, Test, installed, latency, worked};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[("installation::from_nothing_to_nothing", from_nothing_to_nothing)];
 
 pub(crate) const NAMESPACE: &str = "lifesign-system";
-pub(crate) const IMAGE: &str = "lifesign.local/lifesign:installation";
+/// What is installed: the static program and nothing else, as in releases.
+const IMAGE: &str = "lifesign.local/lifesign:installation";
+/// What the pods of tests run: the program beside a shell.
+pub(crate) const POD_IMAGE: &str = "lifesign.local/lifesign:pods";
 const CONTROLLERS: &str = "app.kubernetes.io/component=controllers";
 const ASKS: &str = r#"{"app": {"readinessProbe": {"periodMilliseconds": -800}}}"#;
 
 /// One installation serves all steps: it takes longer than any of them.
 fn from_nothing_to_nothing(bed: &Bed) {
-    bed.run(&["import", IMAGE, LIFESIGN]);
+    import_images(bed);
     let check = lifesign(bed, &["--check"]);
     assert!(check.0, "a cluster without Lifesign is fit: {}", check.1);
     install(bed);
@@ -27,17 +30,33 @@ fn from_nothing_to_nothing(bed: &Bed) {
     certificates_are_made_and_trusted(bed);
     pods_that_do_not_ask_never_reach_the_webhook(bed, &namespace);
     a_pod_that_asks_is_moved_and_frozen(bed, &namespace);
+    a_probe_that_fails_tells_its_story(bed, &namespace);
     latency::pods_are_ready_soon_after_they_listen(bed, &namespace);
     bad_annotations_are_refused_with_the_field(bed, &namespace);
     bad_markers_are_refused_with_the_field(bed, &namespace);
     installed::restarts_lose_no_ready(bed, &namespace);
-    installed::roles_follow_the_primary(bed, &namespace);
+    worked::roles_follow_the_primary(bed, &namespace);
+    worked::idle_servers_go_first(bed, &namespace);
     rights_are_the_golden_ones(bed);
     an_agent_writes_for_its_node_only(bed, &namespace);
     controllers_change_marks_and_conditions_only(bed, &namespace);
     installing_again_keeps_the_certificates(bed);
     without_the_webhook_the_kubelet_probes(bed, &namespace);
     removal_leaves_nothing_and_disturbs_no_pod(bed, &namespace);
+}
+
+/// Gives the node what is installed, and what the pods of tests run.
+pub(crate) fn import_images(bed: &Bed) {
+    bed.run(&["image", IMAGE, &static_program()]);
+    bed.run(&["import", POD_IMAGE, LIFESIGN]);
+}
+
+/// Returns where the program is that images of releases have, but not optimised; it is built if it is not there.
+pub(crate) fn static_program() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/static");
+    let output = Command::new(script).arg("--debug").stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// Runs `lifesign install` against the cluster; returns whether it succeeded, and what it printed.
@@ -115,7 +134,7 @@ fn reviews(bed: &Bed) -> u64 {
 fn server(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations}, "spec": {
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "app", "image": IMAGE, "imagePullPolicy": "Never",
+        "containers": [{"name": "app", "image": POD_IMAGE, "imagePullPolicy": "Never",
             "command": ["lifesign", "serve", "--address", "0.0.0.0", "--port", "8080"],
             "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}]}})
 }
@@ -137,13 +156,12 @@ fn pods_that_do_not_ask_never_reach_the_webhook(bed: &Bed, namespace: &Namespace
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "silent"}, "spec": {
         "replicas": 50, "selector": {"matchLabels": {"app": "silent"}},
         "template": {"metadata": {"labels": {"app": "silent"}, "annotations": {"example.com/a": "b"}}, "spec": {
-            "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+            "schedulerName": "nobody", "automountServiceAccountToken": false,
             "containers": [{"name": "app", "image": bed.image, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}]}}}});
     let path = format!("/apis/apps/v1/namespaces/{}/deployments", namespace.name);
     bed.send("POST", &path, &deployment);
-    let status = ["rollout", "status", "-n", &namespace.name, "deployment/silent", "--timeout=180s"];
-    let (good, output) = bed.kubectl(&status, "");
-    assert!(good, "{output}");
+    // Webhooks are asked when a pod is made; whether it runs is nothing to them.
+    bed.until("50 pods", |bed| (bed.get(&format!("{path}/silent"))["status"]["replicas"] == 50).then_some(()));
     assert_eq!(reviews(bed), 0, "none of 50 pods waited for the webhook");
     bed.send("DELETE", &format!("{path}/silent"), &json!({"propagationPolicy": "Background"}));
 }
@@ -169,8 +187,36 @@ fn a_pod_that_asks_is_moved_and_frozen(bed: &Bed, namespace: &Namespace<'_>) {
     bed.send("DELETE", &format!("{pods}/moved"), &Value::Null);
 }
 
+/// `kubectl describe pod`, and what the agent of the node serves there.
+fn a_probe_that_fails_tells_its_story(bed: &Bed, namespace: &Namespace<'_>) {
+    let pods = format!("/api/v1/namespaces/{}/pods", namespace.name);
+    let mut pod = server("silent", json!({"lifesign.dev/probes": ASKS}));
+    pod["spec"]["containers"][0]["command"] = json!(["sleep", "3600"]);
+    bed.send("POST", &pods, &pod);
+    let (ip, text) = bed.until("an event with the address", |bed| {
+        let ip = bed.get(&format!("{pods}/silent"))["status"]["podIP"].as_str()?.to_owned();
+        let (_, text) = bed.kubectl(&["describe", "pod", "-n", &namespace.name, "silent"], "");
+        let story = format!("Readiness probe failed: tcp {ip}:8080: connection refused");
+        (text.contains("Unhealthy") && text.contains(&story)).then_some((ip, text))
+    });
+    assert!(text.contains("lifesign.dev/ready"), "the gate is shown: {text}");
+    let agent = |path: &str| bed.run(&["exec", "busybox", "wget", "-qO-", &format!("http://127.0.0.1:10270{path}")]);
+    let metrics = agent("/metrics");
+    assert!(metrics.contains("lifesign_probe_knocks_total"), "{metrics}");
+    let probes: Value = serde_json::from_str(&agent("/debug/probes")).unwrap();
+    assert!(probes.to_string().contains("silent") && probes.to_string().contains("connection refused"), "{ip}: {probes:#}");
+    bed.send("DELETE", &format!("{pods}/silent"), &json!({"gracePeriodSeconds": 0}));
+}
+
 fn bad_annotations_are_refused_with_the_field(bed: &Bed, namespace: &Namespace<'_>) {
     let pods = format!("/api/v1/namespaces/{}/pods", namespace.name);
+    let mut elsewhere = server("bad", json!({"lifesign.dev/probes": ASKS}));
+    elsewhere["spec"]["containers"][0]["readinessProbe"] = json!({"httpGet": {"port": 8080, "host": "example.com"}});
+    let answer = bed.ask("POST", &pods, &elsewhere);
+    let message = answer.json()["message"].as_str().unwrap().to_owned();
+    assert_eq!(answer.code, 422, "{message}");
+    assert!(message.contains("metadata.annotations[lifesign.dev/probes][app].readinessProbe"), "{message}");
+    assert!(message.contains("host"), "{message}");
     for (annotation, field) in [
         (
             r#"{"app": {"readinessProbe": {"periodMilliseconds": -801}}}"#,
@@ -178,6 +224,8 @@ fn bad_annotations_are_refused_with_the_field(bed: &Bed, namespace: &Namespace<'
         ),
         (r#"{"other": {"readinessProbe": {}}}"#, "[other]: Not found"),
         (r#"{"app": {"livenessProbe": {}}}"#, "[app].livenessProbe: Forbidden"),
+        (r#"{"app": {"startupProbe": {}}}"#, "[app].startupProbe: Forbidden"),
+        (r#"{"app": {"readinessProbe": {"periodSeconds": 2}}}"#, "[app].readinessProbe.periodSeconds"),
         ("fast", ": Invalid value: \"fast\""),
     ] {
         let answer = bed.ask("POST", &pods, &server("bad", json!({"lifesign.dev/probes": annotation})));
@@ -203,21 +251,26 @@ fn bad_markers_are_refused_with_the_field(bed: &Bed, namespace: &Namespace<'_>) 
 
 fn rights_are_the_golden_ones(bed: &Bed) {
     for account in ["controllers", "agent"] {
-        let user = format!("--as=system:serviceaccount:{NAMESPACE}:lifesign-{account}");
-        let (good, output) = bed.kubectl(&["auth", "can-i", "--list", "-n", NAMESPACE, &user], "");
-        assert!(good, "{output}");
-        // The width of the columns and the order of the lines say nothing.
-        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut lines: Vec<String> = output.lines().skip(1).map(words).collect();
-        lines.sort();
-        lines.dedup();
-        let path = format!("{}/tests/cluster/golden/{account}.txt", env!("CARGO_MANIFEST_DIR"));
-        let text = lines.join("\n") + "\n";
-        if std::env::var_os("LIFESIGN_UPDATE").is_some() {
-            std::fs::write(&path, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "rights of {account}: {path}");
+        rights_are_golden(bed, account);
     }
+}
+
+/// Checks that an account of ours may do exactly what is written down.
+pub(crate) fn rights_are_golden(bed: &Bed, account: &str) {
+    let user = format!("--as=system:serviceaccount:{NAMESPACE}:lifesign-{account}");
+    let (good, output) = bed.kubectl(&["auth", "can-i", "--list", "-n", NAMESPACE, &user], "");
+    assert!(good, "{output}");
+    // The width of the columns and the order of the lines say nothing.
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<String> = output.lines().skip(1).map(words).collect();
+    lines.sort();
+    lines.dedup();
+    let path = format!("{}/tests/cluster/golden/{account}.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = lines.join("\n") + "\n";
+    if std::env::var_os("LIFESIGN_UPDATE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "rights of {account}: {path}");
 }
 
 /// Returns a token of a service account, bound to a pod if one is named.
@@ -276,6 +329,13 @@ fn an_agent_writes_for_its_node_only(bed: &Bed, namespace: &Namespace<'_>) {
     };
     assert_eq!(lease("elsewhere"), 403);
     assert!([201, 409].contains(&lease(&bed.node)), "its own, which the agent may have made already");
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    bed.send("POST", &leases, &json!({"metadata": {"name": "lifesign-agent-elsewhere"}}));
+    let renewed = json!({"spec": {"holderIdentity": "x"}});
+    refused(bed, &own, &format!("{leases}/lifesign-agent-elsewhere"), &renewed, "only what belongs to its node");
+    bed.send("DELETE", &format!("{leases}/lifesign-agent-elsewhere"), &Value::Null);
+    let removal = json!({"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}});
+    refused(bed, &own, &status("here"), &removal, "only the condition lifesign.dev/ready");
     let probes = "/apis/apps.kruise.io/v1alpha1/nodepodprobes";
     let of = |name: &str| json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodePodProbe", "metadata": {"name": name}});
     bed.send("POST", probes, &of("elsewhere"));
@@ -325,6 +385,11 @@ fn without_the_webhook_the_kubelet_probes(bed: &Bed, namespace: &Namespace<'_>) 
     ready(bed, namespace, "slow");
     scale("--replicas=2");
     install(bed);
+    bed.until("an event on the pod that was not moved", |bed| {
+        let events = bed.list(&format!("/api/v1/namespaces/{}/events", namespace.name));
+        let recorded = |event: &Value| event["reason"] == "ProbeNotMoved" && event["involvedObject"]["name"] == "slow";
+        events.iter().any(recorded).then_some(())
+    });
 }
 
 fn removal_leaves_nothing_and_disturbs_no_pod(bed: &Bed, namespace: &Namespace<'_>) {
@@ -344,6 +409,7 @@ fn removal_leaves_nothing_and_disturbs_no_pod(bed: &Bed, namespace: &Namespace<'
         &server("kept", json!({"lifesign.dev/probes": ASKS})),
     );
     assert!(moved["spec"]["readinessGates"].is_array());
+    ready(bed, namespace, "kept");
     let (good, plan) = lifesign(bed, &["--delete-plan"]);
     assert!(good, "{plan}");
     assert!(
@@ -372,7 +438,8 @@ fn removal_leaves_nothing_and_disturbs_no_pod(bed: &Bed, namespace: &Namespace<'
         let left = bed.list(&format!("{list}?labelSelector=app.kubernetes.io/name%3Dlifesign"));
         assert_eq!(left, Vec::<Value>::new(), "{list}");
     }
-    for name in ["here", "slow"] {
-        ready(bed, namespace, name);
+    for name in ["here", "slow", "kept"] {
+        let pod = bed.get(&format!("/api/v1/namespaces/{}/pods/{name}", namespace.name));
+        assert!(is_ready(&pod), "{name} is not ready any more: {pod}");
     }
 }

@@ -1,5 +1,5 @@
-//! Steps on a cluster where Lifesign is installed: its own parts are restarted and killed under load, and the second worked example
-//! of markers runs. One installation serves them all: see `installation`.
+//! Steps on a cluster where Lifesign is installed: its own parts and those of Kubernetes are restarted and killed under load. One
+//! installation serves them all: see `installation`.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -7,29 +7,38 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Namespace};
-use crate::installation::{IMAGE, NAMESPACE};
+use crate::installation::{NAMESPACE, POD_IMAGE};
 use crate::moved::{condition, is_ready, pods};
 
 /// Pods of the Deployment whose readiness is watched.
 const REPLICAS: usize = 6;
-/// What marks every pod of it; each run leaves a line.
-const EXEC: &str = "echo x >> /runs";
+/// What marks every pod of it: each run leaves a line, and one that finds another still running leaves a line elsewhere. A run that was
+/// killed leaves its number behind, and nobody has it.
+const EXEC: &str = "if [ -e /run.pid ] && kill -0 $(cat /run.pid); then echo x >> /overlaps; fi; echo $$ > /run.pid; echo x >> /runs; sleep 0.2; rm -f /run.pid";
+/// Parts of Lifesign and of Kubernetes that are killed, and what their process is found by.
+const KILLED: [(&str, &str); 5] = [
+    ("agent", "-f '^[^ ]*lifesign agent --cluster'"),
+    ("controllers", "-f '^[^ ]*lifesign controllers --namespace'"),
+    ("containerd", "-x containerd"),
+    ("kubelet", "-x kubelet"),
+    ("kube-apiserver", "-x kube-apiserver"),
+];
 
-/// Agents and controllers are rolled and killed: no pod loses Ready, no request is lost, marks converge, nothing runs twice.
+/// Agents and controllers are rolled and killed, runtime, kubelet and API server are killed: no pod loses Ready, no request is lost, marks
+/// converge, nothing runs twice, nothing is left.
 pub(crate) fn restarts_lose_no_ready(bed: &Bed, namespace: &Namespace<'_>) {
     let address = steady(bed, namespace);
     let all = |bed: &Bed| bed.list(&format!("{}?labelSelector=app%3Dsteady", pods(&namespace.name)));
-    let (since, began) = (
-        bed.until("every pod ready and marked", |bed| {
-            let pods = all(bed);
-            (pods.len() == REPLICAS && pods.iter().all(|pod| is_ready(pod) && is_marked(pod))).then(|| transitions(&pods))
-        }),
-        Instant::now(),
-    );
+    let since = bed.until("every pod ready and marked", |bed| {
+        let pods = all(bed);
+        (pods.len() == REPLICAS && pods.iter().all(|pod| is_ready(pod) && is_marked(pod))).then(|| transitions(&pods))
+    });
+    let (runs, began) = (lines(bed, namespace, "/runs"), Instant::now());
     let same = |what: &str| {
         let pods = all(bed);
         assert_eq!(since, transitions(&pods), "{what}: a pod was not ready in between");
-        assert!(pods.iter().all(|pod| is_ready(pod) && is_marked(pod)), "{what}");
+        assert!(pods.iter().all(is_ready), "{what}");
+        bed.until(&format!("marks after {what}"), |bed| all(bed).iter().all(is_marked).then_some(()));
         println!("{what}: {} pods stayed ready", pods.len());
     };
     let (sent, failed) = testkit::load::while_done(address, || {
@@ -38,39 +47,82 @@ pub(crate) fn restarts_lose_no_ready(bed: &Bed, namespace: &Namespace<'_>) {
             kubectl(bed, &["rollout", "status", "-n", NAMESPACE, part, "--timeout=90s"]);
             same(&format!("rollout restart of {part}"));
         }
-        for (component, arguments) in [("agent", "agent --cluster"), ("controllers", "controllers --namespace")] {
-            let before = restarts(bed, component);
-            bed.run(&["exec", "sh", "-c", &format!("kill -9 $(pgrep -f '^[^ ]*lifesign {arguments}')")]);
-            bed.until("it runs again", |bed| (restarts(bed, component) > before && all_ready(bed, component)).then_some(()));
-            same(&format!("kill -9 of {component}"));
+        for (name, pattern) in KILLED {
+            kill(bed, name, pattern);
+            marks_follow(bed, namespace, name);
+            same(&format!("kill -9 of {name}"));
         }
     });
     println!("{sent} requests to the Service meanwhile, {failed} failed");
     assert_eq!(failed, 0, "of {sent}");
-    // Every second, once more after each of four restarts, and once more for each probe that was under way.
-    let most = began.elapsed().as_secs() + 60 + 8;
-    for pod in all(bed) {
-        let name = pod["metadata"]["name"].as_str().unwrap();
-        let runs = kubectl(bed, &["exec", "-n", &namespace.name, name, "--", "cat", "/runs"]).lines().count() as u64;
-        assert!(runs <= most, "{name}: {runs} runs, at most {most} were due");
+    // Every second, and once more after each restart of who asks or of who is asked.
+    let most = began.elapsed().as_secs() + 4 * (2 + KILLED.len() as u64);
+    for (after, before) in lines(bed, namespace, "/runs").into_iter().zip(runs) {
+        assert!(after - before <= most, "{} runs, at most {most} were due", after - before);
     }
+    assert_eq!(lines(bed, namespace, "/overlaps"), [0; REPLICAS], "two runs of one probe at once");
+    let markers = format!("/apis/apps.kruise.io/v1alpha1/namespaces/{}/podprobemarkers/steady", namespace.name);
+    bed.send("DELETE", &markers, &Value::Null);
+    bed.until("no command is left while the pods run", |bed| {
+        let found = bed.run(&["exec", "sh", "-c", "pgrep -f '>> /[r]uns' || true"]);
+        found.trim().is_empty().then_some(())
+    });
+    same("the marker is gone");
     let path = format!("/apis/apps/v1/namespaces/{}/deployments/steady", namespace.name);
     bed.send("DELETE", &path, &json!({"propagationPolicy": "Foreground"}));
     bed.until("the pods are gone", |bed| all(bed).is_empty().then_some(()));
-    let left = bed.run(&["exec", "sh", "-c", &format!("pgrep -f '{EXEC}' | grep -v \"^$$\\$\" || true")]);
-    assert_eq!(left.trim(), "", "commands of probes are left");
+}
+
+/// Kills the processes of a part and waits until there are others and all is well.
+fn kill(bed: &Bed, name: &str, pattern: &str) {
+    let pids = |bed: &Bed| bed.run(&["exec", "sh", "-c", &format!("pgrep {pattern} || true")]).trim().to_owned();
+    let before = pids(bed);
+    assert!(!before.is_empty(), "{name} runs");
+    bed.run(&["exec", "sh", "-c", &format!("kill -9 {}", before.replace('\n', " "))]);
+    let old: Vec<&str> = before.lines().collect();
+    bed.until(&format!("{name} runs again"), |bed| {
+        let now = pids(bed);
+        (now.lines().count() == old.len() && now.lines().all(|pid| !old.contains(&pid))).then_some(())
+    });
+    bed.until("the API server and Lifesign are well", |bed| {
+        (bed.healthy() && ["agent", "controllers"].iter().all(|component| all_ready(bed, component))).then_some(())
+    });
+}
+
+/// A pod that is marked anew says that probes, agent and controllers work together again.
+fn marks_follow(bed: &Bed, namespace: &Namespace<'_>, after: &str) {
+    let name = format!("after-{after}");
+    let pod = json!({"metadata": {"name": name, "labels": {"app": "fresh"}}, "spec": {
+        "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+        "containers": [{"name": "app", "image": POD_IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}]}});
+    bed.send("POST", &pods(&namespace.name), &pod);
+    bed.until(&format!("{name} is marked"), |bed| {
+        is_marked(&bed.get(&format!("{}/{name}", pods(&namespace.name)))).then_some(())
+    });
+    bed.send("DELETE", &format!("{}/{name}", pods(&namespace.name)), &json!({"gracePeriodSeconds": 0}));
+}
+
+/// Returns how many lines a file of each pod has; one that is not there has none.
+fn lines(bed: &Bed, namespace: &Namespace<'_>, file: &str) -> Vec<u64> {
+    let found = bed.list(&format!("{}?labelSelector=app%3Dsteady", pods(&namespace.name)));
+    let count = |pod: &Value| {
+        let command = format!("cat {file} 2>/dev/null | wc -l");
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        kubectl(bed, &["exec", "-n", &namespace.name, name, "--", "sh", "-c", &command]).trim().parse().unwrap()
+    };
+    found.iter().map(count).collect()
 }
 
 /// Makes pods with a moved probe and a mark behind a Service; returns its address.
 fn steady(bed: &Bed, namespace: &Namespace<'_>) -> SocketAddr {
     let name = &namespace.name;
     let marker = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker", "metadata": {"name": "steady"}, "spec": {
-        "selector": {"matchLabels": {"app": "steady"}},
+        "selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["steady", "fresh"]}]},
         "probes": [{"name": "runs", "containerName": "app", "podConditionType": "example.com/runs",
-            "probe": {"exec": {"command": ["sh", "-c", EXEC]}, "periodSeconds": 1},
+            "probe": {"exec": {"command": ["sh", "-c", EXEC]}, "periodSeconds": 1, "timeoutSeconds": 5},
             "markerPolicy": [{"state": "Succeeded", "labels": {"marked": "yes"}}]}]}});
     bed.send("POST", &format!("/apis/apps.kruise.io/v1alpha1/namespaces/{name}/podprobemarkers"), &marker);
-    let container = json!({"name": "app", "image": IMAGE, "imagePullPolicy": "Never",
+    let container = json!({"name": "app", "image": POD_IMAGE, "imagePullPolicy": "Never",
         "command": ["lifesign", "serve", "--address", "0.0.0.0", "--port", "8080"],
         "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1}});
     let annotations = json!({"lifesign.dev/probes": r#"{"app": {"readinessProbe": {"periodMilliseconds": -800}}}"#});
@@ -99,68 +151,13 @@ pub(crate) fn kubectl(bed: &Bed, arguments: &[&str]) -> String {
     output
 }
 
+/// Returns the pods of a part of ours; none while the API server is away.
 fn parts(bed: &Bed, component: &str) -> Vec<Value> {
-    bed.list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component%3D{component}"))
-}
-
-fn restarts(bed: &Bed, component: &str) -> i64 {
-    let of = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or_default();
-    parts(bed, component).iter().map(of).sum()
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component%3D{component}");
+    bed.find(&path).and_then(|list| list["items"].as_array().cloned()).unwrap_or_default()
 }
 
 fn all_ready(bed: &Bed, component: &str) -> bool {
-    parts(bed, component).iter().all(is_ready)
-}
-
-/// `examples/primary-replica-role.yaml` on the cluster: one is primary, the label follows when it goes, and an update replaces it last.
-pub(crate) fn roles_follow_the_primary(bed: &Bed, namespace: &Namespace<'_>) {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/primary-replica-role.yaml")).unwrap();
-    let (_, yaml) = bed.kubectl(&["create", "--dry-run=client", "-o", "json", "-f", "-"], &text);
-    let objects: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&yaml).into_iter().collect();
-    let mut objects = objects.unwrap_or_else(|error| panic!("{error}: {yaml}"));
-    for object in &mut objects {
-        object["metadata"]["namespace"] = namespace.name.clone().into();
-        if object["kind"] == "Deployment" {
-            on_the_cluster(&mut object["spec"]["template"]["spec"]);
-        }
-    }
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    let (good, output) = bed.kubectl(&["apply", "-f", "-"], &list.to_string());
-    assert!(good, "{output}");
-    let role = |bed: &Bed, role: &str| -> Vec<String> {
-        let found = bed.list(&format!("{}?labelSelector=tier%3Ddb%2Crole%3D{role}", pods(&namespace.name)));
-        let alive = found.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null() && is_ready(pod));
-        alive.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
-    };
-    let settled =
-        |bed: &Bed| (role(bed, "primary").len() == 1 && role(bed, "replica").len() == 2).then(|| role(bed, "primary"));
-    let first = bed.until("one primary, two replicas, all Ready", settled);
-    kubectl(bed, &["delete", "pod", "-n", &namespace.name, &first[0], "--wait=false"]);
-    let second = bed.until("another primary", |bed| settled(bed).filter(|primary| *primary != first));
-    println!("primary {} then {}", first[0], second[0]);
-    // Updated: the real Deployment controller takes the one whose deletion costs most last.
-    let replicas = role(bed, "replica");
-    kubectl(bed, &["set", "env", "-n", &namespace.name, "deployment/db", "RELEASE=2"]);
-    let gone = |bed: &Bed, name: &str| {
-        let answer = bed.ask("GET", &format!("{}/{name}", pods(&namespace.name)), &Value::Null);
-        answer.code == 404 || !answer.json()["metadata"]["deletionTimestamp"].is_null()
-    };
-    bed.until("the replicas are replaced", |bed| {
-        let all_gone = replicas.iter().all(|name| gone(bed, name));
-        assert!(all_gone || !gone(bed, &second[0]), "the primary went before a replica");
-        all_gone.then_some(())
-    });
-    bed.until("rolled out", |bed| (gone(bed, &second[0]) && settled(bed).is_some()).then_some(()));
-    kubectl(bed, &["delete", "deployment/db", "podprobemarker/db-role", "-n", &namespace.name]);
-}
-
-/// What the page asks users to change: an image, and one folder that all pods share.
-fn on_the_cluster(spec: &mut Value) {
-    for container in spec["containers"].as_array_mut().unwrap() {
-        container["image"] = IMAGE.into();
-        container["imagePullPolicy"] = "Never".into();
-        container["volumeMounts"] = json!([{"name": "shared", "mountPath": "/tmp/lifesign-demo/db"}]);
-    }
-    let folder = format!("/tmp/lifesign-demo-{}", std::process::id());
-    spec["volumes"] = json!([{"name": "shared", "hostPath": {"path": folder, "type": "DirectoryOrCreate"}}]);
+    let found = parts(bed, component);
+    !found.is_empty() && found.iter().all(is_ready)
 }

@@ -16,9 +16,10 @@ use crate::{LIFESIGN, Test};
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("kubectl::says_the_same_of_both_servers", says_the_same_of_both_servers),
-    ("kubectl::resources_are_those_of_kubernetes", resources_are_those_of_kubernetes),
     ("kubectl::anonymous_requests_are_refused", anonymous_requests_are_refused),
 ];
+/// Other tests make kinds of their own.
+pub(crate) const ALONE: &[(&str, Test)] = &[("kubectl::resources_are_those_of_kubernetes", resources_are_those_of_kubernetes)];
 
 const POD: &str = "
 apiVersion: v1
@@ -79,6 +80,20 @@ metadata: {name: host}
 spec: {hostNetwork: true, containers: [{name: app, image: 'idle:1', ports: [{containerPort: 8080, hostPort: 8081}]}]}
 ";
 
+const RUNTIME_CLASS: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: classy}
+spec: {runtimeClassName: nobody, containers: [{name: app, image: 'idle:1'}]}
+";
+const IP_ADDRESS: &str = "
+apiVersion: networking.k8s.io/v1
+kind: IPAddress
+metadata: {name: '2001:db8::1'}
+spec: {parentRef: {resource: services, namespace: default, name: nobody}}
+";
+const LEASE: &str = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: held}, spec: {holderIdentity: me}}";
+
 /// What is run, a text on stdin, and how the answers differ, if they do: `docs/compatibility.md` has these.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("create configmap settings --from-literal=a=1 --from-literal=b=2", "", ""),
@@ -106,6 +121,12 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("apply --dry-run=server -o yaml -f -", EXTERNAL, ""),
     ("apply --dry-run=server -o yaml -f -", HOST_NETWORK, ""),
     ("apply --dry-run=server -f -", OTHER_HOST_PORT, ""),
+    ("apply --dry-run=server -f -", RUNTIME_CLASS, "a RuntimeClass that is not there is not missed"),
+    ("apply --dry-run=server -f -", IP_ADDRESS, "an IPAddress of version 6 is refused"),
+    ("get servicecidr kubernetes", "", "there is no ServiceCIDR"),
+    ("create -f -", LEASE, ""),
+    ("get lease held -o yaml", "", ""),
+    ("get lease held -o yaml --show-managed-fields", "", "a Lease has no entries of updates in managedFields"),
     ("get pods", "", ""),
     ("get pods -o wide", "", ""),
     ("get pods --show-labels", "", ""),

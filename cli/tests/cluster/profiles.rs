@@ -16,6 +16,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("profiles::a_token_of_an_agent_is_worth_one_annotation_of_its_node", rights::rights),
     ("profiles::a_step_that_does_not_prove_itself_is_undone", steps::one_revert_for_each_component),
     ("profiles::an_agent_that_is_killed_in_the_middle_is_finished_by_the_next", steps::killed_in_the_middle),
+    ("profiles::an_edit_before_the_deadline_is_left_alone", steps::edited_before_the_deadline),
+    ("profiles::a_control_plane_that_nobody_may_touch_stops_the_rollout", failures::a_control_plane_that_nobody_may_touch),
     ("profiles::nothing_is_written_to_somebody_elses_kind", openshift::nothing_is_written_to_somebody_elses_kind),
     ("profiles::medium_and_back_leaves_the_node_ready_and_the_files_as_they_were", rollout::medium_and_back),
 ];
@@ -33,6 +35,7 @@ pub(crate) const LONG: &[(&str, Test)] = &[
         "profiles::an_api_server_that_does_not_start_is_given_its_manifest_back",
         failures::an_api_server_that_does_not_start_is_given_its_manifest_back,
     ),
+    ("profiles::a_flag_that_wins_over_our_file_is_named", failures::a_flag_that_wins_is_named),
     ("profiles::what_somebody_else_has_changed_is_left_alone_and_named", failures::a_foreign_change_blocks_and_is_named),
     ("profiles::a_killed_agent_does_not_stop_a_rollout", failures::a_killed_agent_does_not_stop_a_rollout),
     ("profiles::whatever_is_asked_for_and_killed_files_are_whole_and_the_node_ready", chaos::random_profiles_and_kills),

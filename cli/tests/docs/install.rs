@@ -1,4 +1,4 @@
-//! `deploy/install.yaml` is what `lifesign install` prints: a right or a flag cannot change unnoticed.
+//! `deploy/install.yaml` and `deploy/install-profiles.yaml` are what `lifesign install` prints: a right or a flag cannot change unnoticed.
 
 use crate::{lifesign, written};
 
@@ -9,6 +9,14 @@ fn deploy_install_yaml_is_what_install_prints() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("manifests are text");
     written("deploy/install.yaml", &text);
+}
+
+#[test]
+fn deploy_install_profiles_yaml_is_what_install_prints_with_profiles() {
+    let home = tempfile::tempdir().unwrap();
+    let output = lifesign(home.path()).args(["install", "--features", "markers,probes,profiles"]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    written("deploy/install-profiles.yaml", &String::from_utf8(output.stdout).expect("manifests are text"));
 }
 
 #[test]

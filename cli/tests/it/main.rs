@@ -9,6 +9,7 @@ mod data;
 mod large;
 mod limits;
 mod page;
+mod roots;
 mod stopping;
 mod streams;
 mod webhook;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Kubectl;
+use crate::{Kubectl, On};
 
 fn config(data: Value) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": data}).to_string()
@@ -25,8 +25,8 @@ fn entry(manager: &str, operation: &str, fields: &[&str]) -> (String, String, Ve
     (manager.to_owned(), operation.to_owned(), fields.iter().map(|field| (*field).to_owned()).collect())
 }
 
-pub(crate) fn two_managers_share_an_object_and_conflicts_are_named() {
-    let kubectl = Kubectl::start();
+pub(crate) fn two_managers_share_an_object_and_conflicts_are_named(on: On) {
+    let kubectl = Kubectl::start(on);
     kubectl.run_with("apply --server-side -f -", &config(json!({"k": "1", "own": "x"})));
     assert_eq!(owners(&kubectl), [entry("kubectl", "Apply", &["f:k", "f:own"])]);
     assert!(!kubectl.run("get configmap shared -o yaml").contains("managedFields"), "hidden unless asked for");
@@ -46,8 +46,8 @@ pub(crate) fn two_managers_share_an_object_and_conflicts_are_named() {
     assert!(all.contains("manager: kubectl-label"), "{all}");
 }
 
-pub(crate) fn diff_and_dry_run_show_what_an_apply_would_do_and_do_nothing() {
-    let kubectl = Kubectl::start();
+pub(crate) fn diff_and_dry_run_show_what_an_apply_would_do_and_do_nothing(on: On) {
+    let kubectl = Kubectl::start(on);
     let first = config(json!({"k": "1"}));
     kubectl.run_with("apply --server-side --dry-run=server -f -", &first);
     assert!(kubectl.refused("get configmap shared").contains("not found"));
@@ -67,8 +67,8 @@ pub(crate) fn diff_and_dry_run_show_what_an_apply_would_do_and_do_nothing() {
     assert_eq!(kubectl.run("get configmap shared -o jsonpath={.data.k}"), "1");
 }
 
-pub(crate) fn client_side_apply_is_taken_over_without_conflicts() {
-    let kubectl = Kubectl::start();
+pub(crate) fn client_side_apply_is_taken_over_without_conflicts(on: On) {
+    let kubectl = Kubectl::start(on);
     kubectl.apply(&config(json!({"k": "1", "gone": "1"})));
     kubectl.run_with("apply --server-side -f -", &config(json!({"k": "2"})));
     assert_eq!(kubectl.run("get configmap shared -o jsonpath={.data}"), "{\"k\":\"2\"}");

@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Kubectl, pod};
+use crate::commands::pod;
+use crate::{Kubectl, On};
 
 /// Returns what kubectl says it has deleted. Since 1.34 it also names the namespace.
 fn deleted(output: &str) -> Vec<&str> {
     output.lines().map(|line| line.split(" deleted").next().unwrap_or_default()).collect()
 }
 
-pub(crate) fn a_pod_goes_with_grace_or_by_force() {
-    let kubectl = Kubectl::start();
+pub(crate) fn a_pod_goes_with_grace_or_by_force(on: On) {
+    let kubectl = Kubectl::start(on);
     kubectl.running_pod("web", "n1");
     kubectl.run("delete pod web --wait=false");
     assert_eq!(kubectl.run("get pod web -o jsonpath={.metadata.deletionGracePeriodSeconds}"), "30");
@@ -22,12 +23,12 @@ pub(crate) fn a_pod_goes_with_grace_or_by_force() {
     assert_eq!(kubectl.run("get pod web -o jsonpath={.metadata.deletionGracePeriodSeconds}"), "20");
     kubectl.run("delete pod web --grace-period=0 --force");
     assert!(kubectl.refused("get pod web").contains(r#"pods "web" not found"#));
-    kubectl.run("run idle --image=idle:1 --restart=Never");
+    kubectl.run(r#"run idle --image=idle:1 --restart=Never --overrides='{"spec":{"schedulerName":"nobody"}}'"#);
     assert_eq!(deleted(&kubectl.run("delete pod idle")), ["pod \"idle\""], "nobody runs it: it goes at once");
 }
 
-pub(crate) fn selected_and_listed_objects_go() {
-    let kubectl = Kubectl::start();
+pub(crate) fn selected_and_listed_objects_go(on: On) {
+    let kubectl = Kubectl::start(on);
     kubectl.pending_pod("a", "");
     kubectl.pending_pod("b", "");
     kubectl.run("create configmap c");
@@ -37,56 +38,61 @@ pub(crate) fn selected_and_listed_objects_go() {
     assert_eq!(deleted(&kubectl.run("delete configmaps --all")), ["configmap \"c\"", "configmap \"kube-root-ca.crt\""]);
 }
 
-/// A deployment, a replica set that it owns, and a pod that the replica set owns.
+/// A deployment, a replica set that it owns, and a pod that the replica set owns; their controllers have nothing to do.
 fn family(kubectl: &Kubectl) {
     let owner = |object: &Value, kind: &str| {
         json!([{
             "apiVersion": "apps/v1", "kind": kind, "name": object["metadata"]["name"], "uid": object["metadata"]["uid"],
-            "controller": true, "blockOwnerDeletion": true,
+            "blockOwnerDeletion": true,
         }])
     };
-    let pod = json!({"containers": [{"name": "app", "image": "web:1"}]});
+    let pod = json!({"schedulerName": "nobody", "containers": [{"name": "app", "image": "web:1"}]});
     let spec = json!({
-        "selector": {"matchLabels": {"app": "web"}},
+        "replicas": 0, "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod},
     });
-    let apps = "/apis/apps/v1/namespaces/default";
-    let web = kubectl.send("POST", &format!("{apps}/deployments"), &json!({"metadata": {"name": "web"}, "spec": spec}));
+    let apps = format!("/apis/apps/v1/namespaces/{}", kubectl.namespace());
+    let mut web = json!({"metadata": {"name": "web"}, "spec": spec});
+    web["spec"]["paused"] = json!(true);
+    let web = kubectl.send("POST", &format!("{apps}/deployments"), &web);
     let set = json!({"metadata": {"name": "web-1", "ownerReferences": owner(&web, "Deployment")}, "spec": spec});
     let set = kubectl.send("POST", &format!("{apps}/replicasets"), &set);
     let pod = json!({"metadata": {"name": "web-1-a", "ownerReferences": owner(&set, "ReplicaSet")}, "spec": pod});
-    kubectl.send("POST", "/api/v1/namespaces/default/pods", &pod);
+    kubectl.send("POST", &kubectl.path("pods"), &pod);
 }
 
-pub(crate) fn dependents_go_with_their_owner() {
-    let kubectl = Kubectl::start();
+pub(crate) fn dependents_go_with_their_owner(on: On) {
+    let kubectl = Kubectl::start(on);
     family(&kubectl);
     kubectl.run("delete deployment web");
-    kubectl.run("wait pod/web-1-a rs/web-1 --for=delete --timeout=30s");
+    kubectl.run("wait pod/web-1-a rs/web-1 --for=delete --timeout=120s");
     assert_eq!(kubectl.run("get deployments,replicasets,pods -o name"), "");
 }
 
-pub(crate) fn dependents_go_before_their_owner_when_in_the_foreground() {
-    let kubectl = Kubectl::start();
+pub(crate) fn dependents_go_before_their_owner_when_in_the_foreground(on: On) {
+    let kubectl = Kubectl::start(on);
     family(&kubectl);
-    kubectl.run("delete deployment web --cascade=foreground --timeout=30s");
+    kubectl.run("delete deployment web --cascade=foreground --timeout=120s");
     assert_eq!(kubectl.run("get deployments,replicasets,pods -o name"), "");
 }
 
-pub(crate) fn orphans_stay() {
-    let kubectl = Kubectl::start();
+pub(crate) fn orphans_stay(on: On) {
+    let kubectl = Kubectl::start(on);
     family(&kubectl);
     kubectl.run("delete deployment web --cascade=orphan");
     assert_eq!(kubectl.run("get deployments,replicasets,pods -o name"), "replicaset.apps/web-1\npod/web-1-a\n");
     assert_eq!(kubectl.run("get rs web-1 -o jsonpath={.metadata.ownerReferences}"), "");
 }
 
-pub(crate) fn a_namespace_takes_its_contents_along() {
-    let kubectl = Kubectl::start();
-    kubectl.run("create namespace shop");
-    kubectl.run("create configmap settings -n shop");
-    kubectl.run("create deployment web -n shop --image=web:1");
-    kubectl.run("delete namespace shop --timeout=30s");
-    assert!(kubectl.refused("get namespace shop").contains("not found"));
-    assert!(kubectl.refused("create configmap again -n shop").contains(r#"namespaces "shop" not found"#));
+pub(crate) fn a_namespace_takes_its_contents_along(on: On) {
+    let kubectl = Kubectl::start(on);
+    let shop = kubectl.apart("namespaces", "shop");
+    kubectl.run(&format!("create namespace {shop}"));
+    kubectl.run(&format!("create configmap settings -n {shop}"));
+    kubectl.run(&format!("create deployment web -n {shop} --image=web:1"));
+    // A namespace whose pods are not gone at once is looked at again after half of their grace.
+    kubectl.run(&format!("delete namespace {shop} --timeout=120s"));
+    assert!(kubectl.refused(&format!("get namespace {shop}")).contains("not found"));
+    let late = kubectl.refused(&format!("create configmap again -n {shop}"));
+    assert!(late.contains(&format!("namespaces \"{shop}\" not found")), "{late}");
 }

@@ -4,42 +4,41 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-use crate::{Kubectl, LIFESIGN};
-use testkit::plane::Plane;
+use serde_json::{Value, json};
 
-const WEB: &str = r#"
-apiVersion: v1
-kind: Pod
-metadata: {name: web}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: server
-    image: none
-    command: [lifesign, serve, --port, "8080"]
-    env: [{name: COLOR, value: green}]
-    readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
-  - name: beside
-    image: none
-    command: [sleep, "1000"]
-    env: [{name: COLOR, value: blue}]
-"#;
+use crate::{Kubectl, On};
 
-/// Starts a whole plane with a pod that is ready.
-fn with_pod() -> Kubectl {
-    let mut plane = Plane::new(LIFESIGN).whole();
-    plane.start().unwrap();
-    let kubeconfig = plane.kubeconfig();
-    let kubectl = Kubectl { plane, kubeconfig };
-    kubectl.apply(WEB);
-    kubectl.run("wait --for=condition=Ready pod/web --timeout=30s");
+/// Returns a pod of two containers, one of which serves.
+fn web(kubectl: &Kubectl) -> Value {
+    let (image, server) = kubectl.web_server();
+    let container = |name: &str, color: &str, command: &str| {
+        let mut env = vec![json!({"name": "COLOR", "value": color})];
+        if kubectl.plane().is_none() {
+            // Ours has it anyway.
+            env.push(json!({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}));
+        }
+        let command: Vec<&str> = command.split(' ').collect();
+        json!({"name": name, "image": image, "imagePullPolicy": "Never", "command": command, "env": env})
+    };
+    let mut server = container("server", "green", server);
+    server["readinessProbe"] = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1});
+    let containers = [server, container("beside", "blue", "sleep 1000")];
+    let spec = json!({"terminationGracePeriodSeconds": 1, "containers": containers});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
+}
+
+/// Starts what runs pods, with a pod that is ready.
+fn with_pod(on: On) -> Kubectl {
+    let kubectl = Kubectl::whole(on);
+    kubectl.apply(&web(&kubectl).to_string());
+    kubectl.run("wait --for=condition=Ready pod/web --timeout=120s");
     kubectl
 }
 
-pub(crate) fn exec_runs_a_command_in_the_environment_of_a_container() {
-    let kubectl = with_pod();
+pub(crate) fn exec_runs_a_command_in_the_environment_of_a_container(on: On) {
+    let kubectl = with_pod(on);
     assert_eq!(kubectl.run("exec web -c server -- sh -c 'echo $COLOR $POD_NAME'"), "green web\n");
-    assert_eq!(kubectl.run("exec web -c beside -- printenv COLOR"), "blue\n");
+    assert_eq!(kubectl.run("exec web -c beside -- sh -c 'echo $COLOR'"), "blue\n");
     let input = "a line of input\n".repeat(20_000);
     assert_eq!(kubectl.run_with("exec -i web -c server -- cat", &input), input);
     assert_eq!(kubectl.run_with("exec -i web -c server -- wc -c", &input).trim(), input.len().to_string());
@@ -55,20 +54,23 @@ pub(crate) fn exec_runs_a_command_in_the_environment_of_a_container() {
     assert!(kubectl.refused("exec nothing -- true").contains("not found"));
 }
 
-pub(crate) fn cp_copies_files_both_ways() {
-    let kubectl = with_pod();
-    let folder = kubectl.plane.folder().to_owned();
+pub(crate) fn cp_copies_files_both_ways(on: On) {
+    let kubectl = with_pod(on);
+    let folder = kubectl.folder().to_owned();
     let bytes: Vec<u8> = (0..300_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     std::fs::write(folder.join("there"), &bytes).unwrap();
-    let target = folder.join("inside");
+    // Pods of a plane have the files of the machine.
+    let target = if kubectl.plane().is_some() { folder.join("inside") } else { "/inside".into() };
     kubectl.run(&format!("cp there web:{} -c server", target.display()));
-    assert_eq!(std::fs::read(&target).unwrap(), bytes);
+    if kubectl.plane().is_some() {
+        assert_eq!(std::fs::read(&target).unwrap(), bytes);
+    }
     kubectl.run(&format!("cp web:{} back -c server", target.display()));
     assert_eq!(std::fs::read(folder.join("back")).unwrap(), bytes);
 }
 
-pub(crate) fn port_forward_connects_to_a_port_of_the_pod() {
-    let kubectl = with_pod();
+pub(crate) fn port_forward_connects_to_a_port_of_the_pod(on: On) {
+    let kubectl = with_pod(on);
     let mut forward = kubectl.follow("port-forward pod/web :8080 :9");
     let mut port = || {
         let line = forward.next();
@@ -95,7 +97,7 @@ pub(crate) fn port_forward_connects_to_a_port_of_the_pod() {
 }
 
 pub(crate) fn what_is_not_there_is_refused_with_the_reason() {
-    let kubectl = with_pod();
+    let kubectl = with_pod(On::Plane);
     let attach = kubectl.refused("attach web -c server");
     assert!(attach.contains("attach is not available") && attach.contains("kubectl logs -f"), "{attach}");
     let top = kubectl.refused("top pods");
@@ -106,20 +108,25 @@ pub(crate) fn what_is_not_there_is_refused_with_the_reason() {
     assert!(forward.contains("not found"), "{forward}");
 }
 
-pub(crate) fn the_endpoint_of_a_node_is_reached_through_the_server() {
-    let kubectl = with_pod();
+pub(crate) fn the_endpoint_of_a_node_is_reached_through_the_server(on: On) {
+    let kubectl = with_pod(on);
     let node = kubectl.run("get pod web -o jsonpath={.spec.nodeName}");
+    let port = kubectl.run("get nodes -o jsonpath={.items[0].status.daemonEndpoints.kubeletEndpoint.Port}");
     assert_eq!(kubectl.run(&format!("get --raw /api/v1/nodes/{node}/proxy/healthz")), "ok");
     assert!(kubectl.run(&format!("get --raw /api/v1/nodes/{node}/proxy/metrics/probes")).contains("prober_probe_total"));
-    let log = kubectl.run(&format!("get --raw /api/v1/nodes/{node}/proxy/containerLogs/default/web/server?tailLines=1"));
+    let log = kubectl
+        .run(&format!("get --raw /api/v1/nodes/{node}/proxy/containerLogs/{}/web/server?tailLines=1", kubectl.namespace()));
     assert_eq!(log, kubectl.run("logs web -c server --tail=1"));
+    assert_eq!(kubectl.run(&format!("get --raw /api/v1/nodes/https:{node}:{port}/proxy/healthz")), "ok");
+    let elsewhere = kubectl.refused(&format!("get --raw /api/v1/nodes/{node}:22/proxy/healthz"));
+    assert!(kubectl.plane().is_none() || elsewhere.contains("only the agent"), "{elsewhere}");
     assert!(kubectl.refused("get --raw /api/v1/nodes/nobody/proxy/healthz").contains("not found"));
     let viewer = format!("--as=somebody get --raw /api/v1/nodes/{node}/proxy/healthz");
     assert!(kubectl.refused(&viewer).contains("cannot get resource"));
 }
 
 pub(crate) fn a_command_ends_when_its_client_is_killed() {
-    let kubectl = with_pod();
+    let kubectl = with_pod(On::Plane);
     let mut client = kubectl.follow("exec web -c server -- sh -c 'echo $$; exec sleep 1000'");
     let number = client.lines.next().unwrap().unwrap();
     let process = std::path::PathBuf::from(format!("/proc/{number}"));
@@ -132,8 +139,8 @@ pub(crate) fn a_command_ends_when_its_client_is_killed() {
     }
 }
 
-pub(crate) fn a_port_that_nobody_listens_on_is_named() {
-    let kubectl = with_pod();
+pub(crate) fn a_port_that_nobody_listens_on_is_named(on: On) {
+    let kubectl = with_pod(on);
     let mut command = kubectl.command("port-forward pod/web :9");
     let mut forward = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -148,5 +155,6 @@ pub(crate) fn a_port_that_nobody_listens_on_is_named() {
     let mut stderr = String::new();
     forward.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     forward.wait().unwrap();
-    assert!(stderr.contains("cannot connect to port 9 of the pod"), "{stderr}");
+    assert!(stderr.contains("port 9 "), "{stderr}");
+    assert!(kubectl.plane().is_none() || stderr.contains("cannot connect to port 9 of the pod"), "{stderr}");
 }

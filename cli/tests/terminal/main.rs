@@ -1,8 +1,9 @@
-//! `lifesign top` and `kubectl exec -it` in a real terminal: tmux at 80 columns and 24 lines. Without tmux every test is listed as ignored, with the
+//! `lifesign top`, `kubectl exec -it`, `cp` and `port-forward` in a real terminal: tmux at 80 columns and 24 lines. Without tmux every test is listed as ignored, with the
 //! reason.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -30,9 +31,11 @@ fn main() -> ExitCode {
         ("top_without_an_agent_shows_conditions_and_events", top_without_an_agent_shows_conditions_and_events),
     ];
     let with_kubectl = missing.clone().or_else(testkit::kubectl::missing);
-    let exec: testkit::needs::Tests =
-        vec![("exec_has_a_terminal_with_size_signals_and_exit_code", exec_has_a_terminal_with_size_signals_and_exit_code)];
-    testkit::needs::run_groups(vec![(missing, tests), (with_kubectl, exec)])
+    let streams: testkit::needs::Tests = vec![
+        ("exec_has_a_terminal_with_size_signals_and_exit_code", exec_has_a_terminal_with_size_signals_and_exit_code),
+        ("files_and_connections_go_into_a_pod_and_out_of_it", files_and_connections_go_into_a_pod_and_out_of_it),
+    ];
+    testkit::needs::run_groups(vec![(missing, tests), (with_kubectl, streams)])
 }
 
 /// A terminal with a shell in it.
@@ -60,6 +63,12 @@ impl Terminal {
     fn keys(&self, keys: &[&str]) {
         let all: Vec<&str> = ["send-keys"].iter().chain(keys).copied().collect();
         self.tmux(&all).expect("tmux takes keys");
+    }
+
+    /// Types a line.
+    fn enter(&self, line: &str) {
+        self.keys(&["-l", line]);
+        self.keys(&["Enter"]);
     }
 
     fn until(&self, what: &str, good: impl Fn(&str) -> bool) -> String {
@@ -111,7 +120,9 @@ fn top_shows_filters_opens_and_leaves_the_terminal_as_it_was() {
     }
     let terminal = Terminal::start(&plane);
     terminal.top(&plane);
-    let has_attempts = |screen: &str| screen.lines().filter(|line| line.contains("Ready") && line.contains('▁')).count() == 2;
+    // The height of a bar is how long an attempt took, which a busy machine decides.
+    let has_attempt = |line: &str| line.chars().any(|bar| ('▁'..='█').contains(&bar));
+    let has_attempts = |screen: &str| screen.lines().filter(|line| line.contains("Ready") && has_attempt(line)).count() == 2;
     let screen = terminal.until("both pods with attempts", has_attempts);
     assert!(screen.contains("pods 2/2") && screen.contains("default/one"), "{screen}");
     terminal.keys(&["/", "t", "w", "o", "Enter"]);
@@ -143,7 +154,8 @@ fn top_without_an_agent_shows_conditions_and_events() {
     terminal.keys(&["q"]);
 }
 
-fn exec_has_a_terminal_with_size_signals_and_exit_code() {
+/// Starts a plane with a Deployment that is available, and a terminal whose shell speaks to it.
+fn web() -> (Plane, Terminal) {
     let mut plane = Plane::new(LIFESIGN).whole();
     plane.start().unwrap();
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod("web")["spec"]});
@@ -153,14 +165,46 @@ fn exec_has_a_terminal_with_size_signals_and_exit_code() {
     });
     create(&plane, "/apis/apps/v1/namespaces/default/deployments", &web);
     let terminal = Terminal::start(&plane);
+    let (kubeconfig, folder) = (plane.kubeconfig(), plane.folder().display());
+    let there = format!("cd {folder}; export KUBECONFIG={}", kubeconfig.display());
+    terminal.enter(&format!("{there}; kubectl wait --for=condition=Available deploy/web --timeout=60s"));
+    terminal.until("the deployment", |screen| screen.contains("condition met"));
+    (plane, terminal)
+}
+
+fn files_and_connections_go_into_a_pod_and_out_of_it() {
+    let (_plane, terminal) = web();
+    terminal.enter("pod=$(kubectl get pods -o jsonpath={.items[0].metadata.name}); clear");
+    terminal.enter(
+        "seq 20000 >sent; kubectl cp sent $pod:$PWD/in && kubectl cp $pod:$PWD/in back && cmp sent back && echo same-$((1+1))",
+    );
+    terminal.until("the file, there and back", |screen| screen.contains("same-2"));
+    terminal.enter("clear; kubectl port-forward deploy/web :8080");
+    let screen = terminal.until("the port", |screen| screen.contains("Forwarding from 127.0.0.1:"));
+    let port = screen.split_once("Forwarding from 127.0.0.1:").unwrap().1.split(' ').next().unwrap().to_owned();
+    let answer = answer_of(port.parse().unwrap());
+    assert!(answer.starts_with("HTTP/1.") && answer.contains(" 200 "), "{answer}");
+    terminal.until("the connection is told", |screen| screen.contains("Handling connection for"));
+    terminal.keys(&["C-c"]);
+    terminal.enter("echo ended-$((1+1))");
+    terminal.until("the shell after ^C", |screen| screen.contains("ended-2"));
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port.parse().unwrap())).is_err(), "nobody listens any more");
+}
+
+/// Returns what an HTTP server at a port of this machine answers.
+fn answer_of(port: u16) -> String {
+    let mut connection = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.write_all(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn exec_has_a_terminal_with_size_signals_and_exit_code() {
+    let (_plane, terminal) = web();
     let line = |text: &str| terminal.keys(&["-l", text]);
     let enter = || terminal.keys(&["Enter"]);
-    line(&format!(
-        "export KUBECONFIG={}; kubectl wait --for=condition=Available deploy/web --timeout=60s",
-        plane.kubeconfig().display()
-    ));
-    enter();
-    terminal.until("the deployment", |screen| screen.contains("condition met"));
     line("kubectl exec -it deploy/web -- env PS1='inside> ' sh");
     enter();
     terminal.until("a shell in the pod", |screen| screen.contains("inside>"));

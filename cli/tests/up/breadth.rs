@@ -177,12 +177,13 @@ impl Agent {
     }
 }
 
-/// Waits for some requests to a server and returns the shortest time between two, in milliseconds.
+/// Waits for some requests to a server and returns the median of the times between two, in milliseconds.
 ///
-/// The first ones are left out: a server that begins to listen is asked out of turn.
-fn shortest_gap_ms(up: &Up, pod: &str) -> i64 {
+/// The first ones are left out: a server that begins to listen is asked out of turn. One that a busy machine holds up makes the gap
+/// before it long and the one after it short: the median of five takes one of both.
+fn usual_gap_ms(up: &Up, pod: &str) -> i64 {
     const LEFT_OUT: usize = 3;
-    const ASKED: usize = 8;
+    const ASKED: usize = 9;
     let mut times = Vec::new();
     let path = format!("{PODS}/{pod}/log?timestamps=true");
     let deadline = std::time::Instant::now() + crate::PATIENCE;
@@ -195,8 +196,10 @@ fn shortest_gap_ms(up: &Up, pod: &str) -> i64 {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let times = &times[LEFT_OUT..];
-    let gaps = times.windows(2).map(|pair| i64::try_from(pair[1].0.since(pair[0].0).as_millis()).expect("not that long"));
-    gaps.min().expect("more than one request")
+    let gap = |pair: &[api::Timestamp]| i64::try_from(pair[1].0.since(pair[0].0).as_millis()).expect("not that long");
+    let mut gaps: Vec<i64> = times.windows(2).map(gap).collect();
+    gaps.sort_unstable();
+    gaps[gaps.len() / 2]
 }
 
 impl Drop for Agent {
@@ -219,7 +222,7 @@ fn a_gate_of_the_api_server_and_one_of_an_agent_may_differ() {
     let up = Up::start_in(&[], &[("LIFESIGN_TEST", "gates")]);
     let off = Agent::join(&up, "off", &["--feature-gates", "SubSecondProbes=false"]);
     up.create_pod(&waiting("stored", "off"));
-    let gap = shortest_gap_ms(&up, "stored");
+    let gap = usual_gap_ms(&up, "stored");
     assert!(gap > 600, "stored by the API server, ignored by the agent, but asked after {gap} ms");
     assert_eq!(up.get(&format!("{PODS}/stored"))["spec"]["containers"][0]["readinessProbe"]["periodMilliseconds"], -800);
     drop(off);
@@ -228,7 +231,7 @@ fn a_gate_of_the_api_server_and_one_of_an_agent_may_differ() {
     up.wait_for(PODS, "stored", "running again", |pod| {
         restarted(pod) && !pod["status"]["containerStatuses"][0]["state"]["running"].is_null()
     });
-    let gap = shortest_gap_ms(&up, "stored");
+    let gap = usual_gap_ms(&up, "stored");
     assert!(gap < 600, "upgraded, so in force without a write, but asked after {gap} ms");
     drop(on);
 
@@ -236,7 +239,7 @@ fn a_gate_of_the_api_server_and_one_of_an_agent_may_differ() {
     let on = Agent::join(&up, "on", &[]);
     let created = up.create_pod(&waiting("dropped", "on"));
     assert!(created["spec"]["containers"][0]["readinessProbe"]["periodMilliseconds"].is_null());
-    let gap = shortest_gap_ms(&up, "dropped");
+    let gap = usual_gap_ms(&up, "dropped");
     assert!(gap > 600, "the agent would, but the field was dropped; asked after {gap} ms");
     drop(on);
 }

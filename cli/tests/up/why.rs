@@ -267,6 +267,9 @@ fn healthy_ones(up: &Up, kubeconfig: &Path) {
     // The kind may be a word of its own, and a pod is what is meant by a name.
     assert_eq!(why(kubeconfig, &["pod", "web"]).code, 0);
     assert_eq!(why(kubeconfig, &["web"]).code, 0);
+    // Several files, of which those that are not there do not count.
+    let list = std::env::join_paths([Path::new("no-such-kubeconfig"), kubeconfig]).expect("paths without a separator");
+    assert_eq!(why(Path::new(&list), &["web"]).code, 0);
 }
 
 /// What is not there, may not be asked, or cannot be reached.
@@ -304,6 +307,7 @@ fn strangers(kubeconfig: &Path, folder: &Path) {
         "{}",
         gone.out
     );
+    assert_eq!(gone.out.matches("cannot be reached").count(), 1, "{}", gone.out);
 }
 
 fn cordoned(up: &Up, kubeconfig: &Path) {

@@ -17,17 +17,17 @@ pub const BACKDATE: Duration = Duration::from_secs(3_600);
 
 /// From when and until when a certificate is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct Validity {
     /// Its first instant.
     pub from: Time,
     /// Its last.
     pub until: Time,
 }
 
-impl Life {
+impl Validity {
     /// Returns the life of a certificate that is made now.
-    pub fn starting(now: Time, life: Duration) -> Life {
-        Life { from: now - BACKDATE, until: now + life }
+    pub fn starting(now: Time, life: Duration) -> Validity {
+        Validity { from: now - BACKDATE, until: now + life }
     }
 
     /// Returns when it is to be made anew: after two thirds of its life.
@@ -44,18 +44,18 @@ impl Life {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The authority, if it and its key can be read.
-    pub authority: Option<Life>,
+    pub authority: Option<Validity>,
     /// The next authority.
-    pub next: Option<Life>,
+    pub next: Option<Validity>,
     /// The certificate of the server, if the authority has signed it.
-    pub server: Option<Life>,
+    pub server: Option<Validity>,
     /// Whether every webhook configuration trusts the next authority.
     pub next_is_trusted: bool,
 }
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Rotation {
     /// Nothing.
     Keep,
     /// Make an authority and a certificate: there is none, or what is there has expired.
@@ -69,18 +69,18 @@ pub enum Step {
 }
 
 /// Decides what is to be done now.
-pub fn step(stored: &Stored, now: Time) -> Step {
-    let Some(authority) = stored.authority.filter(|authority| !authority.is_over(now)) else { return Step::Begin };
+pub fn step(stored: &Stored, now: Time) -> Rotation {
+    let Some(authority) = stored.authority.filter(|authority| !authority.is_over(now)) else { return Rotation::Begin };
     match stored.next.filter(|next| !next.is_over(now)) {
-        Some(_) if stored.next_is_trusted => return Step::Promote,
+        Some(_) if stored.next_is_trusted => return Rotation::Promote,
         // It is published first; meanwhile the present certificate may come to its end, too.
         Some(_) => {}
-        None if now >= authority.renew_at() => return Step::MakeNext,
+        None if now >= authority.renew_at() => return Rotation::MakeNext,
         None => {}
     }
     match stored.server {
-        Some(server) if now < server.renew_at() => Step::Keep,
-        _ => Step::Renew,
+        Some(server) if now < server.renew_at() => Rotation::Keep,
+        _ => Rotation::Renew,
     }
 }
 
@@ -94,33 +94,33 @@ mod tests {
         Time::from_secs(1_800_000_000) + DAY * day
     }
 
-    fn life(day: u32, life: Duration) -> Option<Life> {
-        Some(Life::starting(at(day), life))
+    fn life(day: u32, life: Duration) -> Option<Validity> {
+        Some(Validity::starting(at(day), life))
     }
 
     #[test]
     fn nothing_or_something_expired_begins_anew() {
-        assert_eq!(step(&Stored::default(), at(0)), Step::Begin);
+        assert_eq!(step(&Stored::default(), at(0)), Rotation::Begin);
         let stored = Stored { authority: life(0, DAY), server: life(0, DAY), ..Stored::default() };
-        assert_eq!(step(&stored, at(2)), Step::Begin);
+        assert_eq!(step(&stored, at(2)), Rotation::Begin);
     }
 
     #[test]
     fn a_certificate_is_renewed_after_two_thirds_of_its_life() {
         let stored = Stored { authority: life(0, AUTHORITY_LIFE), server: life(0, SERVER_LIFE), ..Stored::default() };
-        assert_eq!(step(&stored, at(59)), Step::Keep);
-        assert_eq!(step(&stored, at(60)), Step::Renew);
-        assert_eq!(step(&Stored { server: None, ..stored }, at(0)), Step::Renew, "signed by another");
+        assert_eq!(step(&stored, at(59)), Rotation::Keep);
+        assert_eq!(step(&stored, at(60)), Rotation::Renew);
+        assert_eq!(step(&Stored { server: None, ..stored }, at(0)), Rotation::Renew, "signed by another");
     }
 
     #[test]
     fn an_authority_signs_only_once_it_is_trusted() {
         let stored = Stored { authority: life(0, AUTHORITY_LIFE), server: life(700, SERVER_LIFE), ..Stored::default() };
-        assert_eq!(step(&stored, at(729)), Step::Keep);
-        assert_eq!(step(&stored, at(731)), Step::MakeNext);
+        assert_eq!(step(&stored, at(729)), Rotation::Keep);
+        assert_eq!(step(&stored, at(731)), Rotation::MakeNext);
         let stored = Stored { next: life(731, AUTHORITY_LIFE), ..stored };
-        assert_eq!(step(&stored, at(731)), Step::Keep, "it is published first");
-        assert_eq!(step(&stored, at(761)), Step::Renew, "however long that takes");
-        assert_eq!(step(&Stored { next_is_trusted: true, ..stored }, at(731)), Step::Promote);
+        assert_eq!(step(&stored, at(731)), Rotation::Keep, "it is published first");
+        assert_eq!(step(&stored, at(761)), Rotation::Renew, "however long that takes");
+        assert_eq!(step(&Stored { next_is_trusted: true, ..stored }, at(731)), Rotation::Promote);
     }
 }

@@ -13,7 +13,7 @@ mod review;
 
 pub use moved::{Moved, read_moved};
 pub use pods::{Mutation, mutate};
-pub use review::{Answer, Judged, Outcome, review};
+pub use review::{Judged, ReviewOutcome, Reviewed, review};
 
 /// The annotation by which a pod asks (container -> `readinessProbe` -> millisecond fields), the one that holds what was moved
 /// (container -> whole probe, defaults applied), and the condition that stands for it.

@@ -63,7 +63,7 @@ impl Judged {
 
 /// What was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
+pub enum ReviewOutcome {
     /// Allowed as it is.
     Allowed,
     /// Allowed with a patch.
@@ -74,34 +74,35 @@ pub enum Outcome {
     Broken,
 }
 
-impl Outcome {
+impl ReviewOutcome {
     /// Everything that can be answered.
-    pub const ALL: [Outcome; 4] = [Outcome::Allowed, Outcome::Patched, Outcome::Refused, Outcome::Broken];
+    pub const ALL: [ReviewOutcome; 4] =
+        [ReviewOutcome::Allowed, ReviewOutcome::Patched, ReviewOutcome::Refused, ReviewOutcome::Broken];
 
     /// Returns one word, for a metric.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Allowed => "allowed",
-            Outcome::Patched => "patched",
-            Outcome::Refused => "refused",
-            Outcome::Broken => "broken",
+            ReviewOutcome::Allowed => "allowed",
+            ReviewOutcome::Patched => "patched",
+            ReviewOutcome::Refused => "refused",
+            ReviewOutcome::Broken => "broken",
         }
     }
 }
 
 /// An answer, and what to count.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct Reviewed {
     /// The AdmissionReview to send back.
     pub review: Value,
     /// What was asked about.
     pub judged: Judged,
     /// What was answered.
-    pub outcome: Outcome,
+    pub outcome: ReviewOutcome,
 }
 
 /// Answers the body of a request.
-pub fn review(body: &[u8]) -> Answer {
+pub fn review(body: &[u8]) -> Reviewed {
     let parsed = match model::json::parse(body) {
         Ok(parsed) => parsed.value,
         Err(error) => return broken("", Judged::Unknown, &format!("the AdmissionReview cannot be read: {error}")),
@@ -123,7 +124,7 @@ pub fn review(body: &[u8]) -> Answer {
             judged,
             &format!("{} is not judged here: correct the rules of the webhook configuration", request["resource"]),
         ),
-        (_, "DELETE" | "CONNECT", _) => answer(uid, judged, Outcome::Allowed, json!({"allowed": true})),
+        (_, "DELETE" | "CONNECT", _) => answer(uid, judged, ReviewOutcome::Allowed, json!({"allowed": true})),
         (_, "CREATE" | "UPDATE", Some(object)) if object.is_object() => {
             judge(uid, judged, request, object, operation == "CREATE")
         }
@@ -132,7 +133,7 @@ pub fn review(body: &[u8]) -> Answer {
     }
 }
 
-fn judge(uid: &str, judged: Judged, request: &Value, object: &Value, create: bool) -> Answer {
+fn judge(uid: &str, judged: Judged, request: &Value, object: &Value, create: bool) -> Reviewed {
     let old = json::get(request, "oldObject").filter(|_| !create);
     let errors = match judged {
         // A pod that exists keeps its annotations: a policy of the API server sees to it, without asking us.
@@ -148,22 +149,22 @@ fn judge(uid: &str, judged: Judged, request: &Value, object: &Value, create: boo
         Judged::Unknown => Vec::new(),
     };
     if errors.is_empty() {
-        return answer(uid, judged, Outcome::Allowed, json!({"allowed": true}));
+        return answer(uid, judged, ReviewOutcome::Allowed, json!({"allowed": true}));
     }
-    refused(uid, judged, Outcome::Refused, &Status::invalid(&subject(request, object), &errors))
+    refused(uid, judged, ReviewOutcome::Refused, &Status::invalid(&subject(request, object), &errors))
 }
 
-fn mutated(uid: &str, mutation: pods::Mutation) -> Answer {
+fn mutated(uid: &str, mutation: pods::Mutation) -> Reviewed {
     let mut response = json!({"allowed": true});
     if !mutation.warnings.is_empty() {
         response["warnings"] = mutation.warnings.into();
     }
     if mutation.patch.is_empty() {
-        return answer(uid, Judged::Pods, Outcome::Allowed, response);
+        return answer(uid, Judged::Pods, ReviewOutcome::Allowed, response);
     }
     response["patchType"] = "JSONPatch".into();
     response["patch"] = STANDARD.encode(Value::from(mutation.patch).to_string()).into();
-    answer(uid, Judged::Pods, Outcome::Patched, response)
+    answer(uid, Judged::Pods, ReviewOutcome::Patched, response)
 }
 
 /// Returns what an error is about; a pod of a controller has a name to come instead of a name.
@@ -177,15 +178,15 @@ fn subject(request: &Value, object: &Value) -> Subject {
     }
 }
 
-fn broken(uid: &str, judged: Judged, why: &str) -> Answer {
-    refused(uid, judged, Outcome::Broken, &Status::bad_request(why))
+fn broken(uid: &str, judged: Judged, why: &str) -> Reviewed {
+    refused(uid, judged, ReviewOutcome::Broken, &Status::bad_request(why))
 }
 
-fn refused(uid: &str, judged: Judged, outcome: Outcome, status: &Status) -> Answer {
+fn refused(uid: &str, judged: Judged, outcome: ReviewOutcome, status: &Status) -> Reviewed {
     answer(uid, judged, outcome, json!({"allowed": false, "status": status.to_json()}))
 }
 
-fn answer(uid: &str, judged: Judged, outcome: Outcome, mut response: Value) -> Answer {
+fn answer(uid: &str, judged: Judged, outcome: ReviewOutcome, mut response: Value) -> Reviewed {
     response["uid"] = uid.into();
-    Answer { review: json!({"apiVersion": API_VERSION, "kind": KIND, "response": response}), judged, outcome }
+    Reviewed { review: json!({"apiVersion": API_VERSION, "kind": KIND, "response": response}), judged, outcome }
 }

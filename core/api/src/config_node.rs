@@ -32,6 +32,8 @@ pub const ANNOTATION_RETRY: &str = "lifesign.dev/retry";
 pub const ANNOTATION_APPLIED_PROFILE: &str = "lifesign.dev/applied-profile";
 /// Annotation that we write: the generation that was given up in favour of `Default`.
 pub const ANNOTATION_ROLLED_BACK_GENERATION: &str = "lifesign.dev/rolled-back-generation";
+/// Annotation that we write (cluster): kubeadm's ClusterConfiguration before the first change, as text.
+pub const ANNOTATION_KUBEADM_ORIGINAL: &str = "lifesign.dev/kubeadm-original";
 /// Carrier of a step (standalone): the grace that the node lifecycle controller uses.
 pub const ANNOTATION_GRACE_PERIOD: &str = "lifesign.dev/node-monitor-grace-period";
 /// Carrier of a step (standalone): the default toleration of not-ready that admission adds.
@@ -87,6 +89,13 @@ impl ConfigNode {
     /// Returns whether the user has paused the rollout.
     pub fn paused(&self) -> bool {
         self.metadata.annotations.get(ANNOTATION_PAUSED).is_some_and(|value| value == "true")
+    }
+
+    /// Returns the grace that the node lifecycle controller is asked to use. None at all is no grace that one could use: it
+    /// counts as not asked for, like a text that is no duration.
+    pub fn annotated_grace(&self) -> Option<Duration> {
+        let text = self.metadata.annotations.get(ANNOTATION_GRACE_PERIOD)?;
+        crate::duration::parse(text).ok().filter(|grace| !grace.is_zero())
     }
 }
 
@@ -164,6 +173,16 @@ pub struct RelatedObject {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn no_grace_at_all_is_not_asked_for() {
+        let asks = |text: &str| {
+            let metadata = json!({"annotations": {ANNOTATION_GRACE_PERIOD: text}});
+            serde_json::from_value::<ConfigNode>(json!({"metadata": metadata})).unwrap().annotated_grace()
+        };
+        assert_eq!(asks("2m"), Some(Duration::from_secs(120)));
+        assert_eq!((asks("0s"), asks("soon"), ConfigNode::default().annotated_grace()), (None, None, None));
+    }
 
     #[test]
     fn fields_that_we_do_not_know_are_ignored() {

@@ -110,48 +110,62 @@ fn validate_endpoints(endpoints: &[Value], address_type: &str, allow_loopback: b
         return;
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
-        let path = path.index(index);
-        validate_addresses(items(endpoint, &["addresses"]), address_type, allow_loopback, &path.child("addresses"), errors);
+        // Where it is, is put into words only if something is wrong there: there are many endpoints, and mostly nothing is.
+        let path = || path.index(index);
+        let addresses = || path().child("addresses");
+        validate_addresses(items(endpoint, &["addresses"]), address_type, allow_loopback, &addresses, errors);
         for (key, rule) in [("nodeName", names::dns1123_subdomain as fn(&str) -> _), ("hostname", names::dns1123_label)] {
             if let Some(name) = json::get(endpoint, key).and_then(Value::as_str)
                 && let Some(broken) = rule(name)
             {
-                errors.push(Error::invalid(&path.child(key), name, broken));
+                errors.push(Error::invalid(&path().child(key), name, broken));
             }
         }
         if let Some(hints) = json::get(endpoint, "hints") {
-            validate_hints(hints, &path.child("hints"), errors);
+            validate_hints(hints, &path().child("hints"), errors);
         }
     }
 }
 
-fn validate_addresses(addresses: &[Value], address_type: &str, allow_loopback: bool, path: &Path, errors: &mut Vec<Error>) {
+fn validate_addresses(
+    addresses: &[Value],
+    address_type: &str,
+    allow_loopback: bool,
+    list: &dyn Fn() -> Path,
+    errors: &mut Vec<Error>,
+) {
     if addresses.is_empty() {
-        errors.push(Error::required(path, "must contain at least 1 address"));
+        errors.push(Error::required(&list(), "must contain at least 1 address"));
     } else if addresses.len() > ADDRESSES_MAX {
-        errors.push(Error::too_many(path, addresses.len(), ADDRESSES_MAX));
+        errors.push(Error::too_many(&list(), addresses.len(), ADDRESSES_MAX));
     }
     let family = Family::from_name(address_type);
     for (index, address) in addresses.iter().enumerate() {
-        let (address, at) = (address.as_str().unwrap_or_default(), path.index(index));
+        let (address, at) = (address.as_str().unwrap_or_default(), || list().index(index));
         match family {
-            Some(family) => validate_ip(address, family, allow_loopback, path, &at, errors),
-            None if address_type == "FQDN" => errors.extend(fqdn_error(address, &at)),
+            Some(family) => validate_ip(address, family, allow_loopback, (list, &at), errors),
+            None if address_type == "FQDN" => errors.extend(fqdn_error(address, &at())),
             None => {}
         }
     }
 }
 
-fn validate_ip(address: &str, family: Family, allow_loopback: bool, list: &Path, at: &Path, errors: &mut Vec<Error>) {
+fn validate_ip(
+    address: &str,
+    family: Family,
+    allow_loopback: bool,
+    (list, at): (&dyn Fn() -> Path, &dyn Fn() -> Path),
+    errors: &mut Vec<Error>,
+) {
     if let Some(broken) = ip::check(address) {
-        errors.push(Error::invalid(at, address, broken));
+        errors.push(Error::invalid(&at(), address, broken));
         return;
     }
     let parsed = ip::parse(address).expect("checked just above");
     if Family::of(parsed) != family {
-        errors.push(Error::invalid(list, address, format!("must be an {} address", family.name())));
+        errors.push(Error::invalid(&list(), address, format!("must be an {} address", family.name())));
     }
-    errors.extend(ip::check_endpoint(parsed, allow_loopback).map(|broken| Error::invalid(at, address, broken)));
+    errors.extend(ip::check_endpoint(parsed, allow_loopback).map(|broken| Error::invalid(&at(), address, broken)));
 }
 
 fn fqdn_error(name: &str, path: &Path) -> Option<Error> {

@@ -41,6 +41,13 @@ impl Node {
     pub fn ready(&self) -> Option<&str> {
         self.status.conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| condition.status.as_str())
     }
+
+    /// Returns where who runs the pods of the node listens: its agent or kubelet.
+    pub fn agent_address(&self) -> Option<(String, u16)> {
+        let port = u16::try_from(self.status.daemon_endpoints.kubelet_endpoint.port).ok().filter(|port| *port > 0)?;
+        let address = self.status.addresses.iter().find(|address| address.type_ == "InternalIP")?;
+        Some((address.address.clone(), port))
+    }
 }
 
 /// What a node is to be.

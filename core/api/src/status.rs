@@ -87,9 +87,11 @@ impl Status {
         Status::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: the identity may not do this; `why` follows "is forbidden: ".
+    /// 403: the identity may not do this; `why` follows "is forbidden: ". A path has no subject.
     pub fn forbidden(subject: &Subject, why: impl AsRef<str>) -> Status {
-        let message = if subject.name.is_empty() {
+        let message = if subject.resource.is_empty() {
+            format!("forbidden: {}", why.as_ref())
+        } else if subject.name.is_empty() {
             format!("{} is forbidden: {}", subject.qualified(), why.as_ref())
         } else {
             format!("{} {:?} is forbidden: {}", subject.qualified(), subject.name, why.as_ref())

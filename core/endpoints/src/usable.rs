@@ -1,6 +1,7 @@
 //! The consumer rule: which endpoints of a Service may get traffic. One rule for the proxy and every other consumer.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use api::endpointslice::{Endpoint, EndpointHints, EndpointSlice};
 use api::ip;
@@ -56,6 +57,15 @@ impl Mode {
     }
 }
 
+/// The endpoints that may get traffic.
+#[derive(Debug)]
+pub struct UsableEndpoints<'a> {
+    /// Why.
+    pub mode: Mode,
+    /// Each with the first slice that has its address, in order of first appearance (slices by name, then position).
+    pub endpoints: Vec<(Address<'a>, &'a EndpointSlice)>,
+}
+
 /// The addresses that may get traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usable {
@@ -65,9 +75,34 @@ pub struct Usable {
     pub addresses: Vec<String>,
 }
 
+/// The address of an endpoint: two texts of one IP address are the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Address<'a> {
+    /// An IP address.
+    Ip(IpAddr),
+    /// A name, or whatever else a slice says.
+    Text(&'a str),
+}
+
+impl Address<'_> {
+    fn of(text: &str) -> Address<'_> {
+        ip::parse(text).map_or(Address::Text(text), Address::Ip)
+    }
+
+    /// Returns the address in canonical form.
+    pub fn text(&self) -> String {
+        match self {
+            Address::Ip(ip) => ip.to_string(),
+            Address::Text(text) => (*text).to_owned(),
+        }
+    }
+}
+
 struct Entry<'a> {
-    address: String,
+    address: Address<'a>,
     endpoint: &'a Endpoint,
+    /// The first slice that has the address.
+    slice: &'a EndpointSlice,
     revision: Option<u64>,
     ready: bool,
     serving: bool,
@@ -75,7 +110,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(endpoint: &'a Endpoint, revision: Option<u64>, options: Options) -> Option<Entry<'a>> {
+    fn new(endpoint: &'a Endpoint, slice: &'a EndpointSlice, revision: Option<u64>, options: Options) -> Option<Entry<'a>> {
         let address = endpoint.addresses.first()?;
         let conditions = &endpoint.conditions;
         let nil_serving = match options.nil_serving {
@@ -83,8 +118,9 @@ impl<'a> Entry<'a> {
             NilServing::Ready => conditions.is_ready(),
         };
         Some(Entry {
-            address: ip::canonical(address).unwrap_or_else(|| address.clone()),
+            address: Address::of(address),
             endpoint,
+            slice,
             revision,
             ready: conditions.is_ready(),
             serving: conditions.serving.unwrap_or(nil_serving),
@@ -115,18 +151,31 @@ pub fn usable_endpoints<'a>(
     zone: &str,
     options: Options,
 ) -> Usable {
+    let UsableEndpoints { mode, endpoints } = choose(slices, policy, node, zone, options);
+    Usable { mode, addresses: endpoints.iter().map(|(address, _)| address.text()).collect() }
+}
+
+/// Returns the same endpoints with the slices that tell their ports.
+pub fn choose<'a>(
+    slices: impl IntoIterator<Item = &'a EndpointSlice>,
+    policy: Policy,
+    node: &str,
+    zone: &str,
+    options: Options,
+) -> UsableEndpoints<'a> {
     let mut entries = joined(slices, options);
     if policy == Policy::Local {
         entries.retain(|entry| !node.is_empty() && entry.endpoint.node_name.as_deref() == Some(node));
     }
     let select = |mode, chosen: &dyn Fn(&Entry<'_>) -> bool| {
-        let addresses: Vec<String> = entries.iter().filter(|entry| chosen(entry)).map(|entry| entry.address.clone()).collect();
-        (!addresses.is_empty()).then_some(Usable { mode, addresses })
+        let chosen = entries.iter().filter(|entry| chosen(entry));
+        let endpoints: Vec<_> = chosen.map(|entry| (entry.address, entry.slice)).collect();
+        (!endpoints.is_empty()).then_some(UsableEndpoints { mode, endpoints })
     };
     let preferred = if options.use_hints && policy == Policy::Cluster { preferred(&entries, node, zone) } else { Prefer::All };
     select(Mode::Ready, &|entry| entry.ready && preferred.takes(entry.endpoint, node, zone))
         .or_else(|| select(Mode::ServingTerminating, &|entry| entry.serving && entry.terminating))
-        .unwrap_or(Usable { mode: Mode::None, addresses: Vec::new() })
+        .unwrap_or(UsableEndpoints { mode: Mode::None, endpoints: Vec::new() })
 }
 
 /// Joins slices: one entry for each address, in order of first appearance.
@@ -134,15 +183,17 @@ fn joined<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, options: Opti
     let mut slices: Vec<&EndpointSlice> = slices.into_iter().collect();
     slices.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     let mut entries: Vec<Entry<'a>> = Vec::new();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut places: BTreeMap<Address<'a>, usize> = BTreeMap::new();
     for slice in slices {
         let revision = slice.metadata.resource_version.parse().ok();
-        for entry in slice.endpoints.iter().filter_map(|endpoint| Entry::new(endpoint, revision, options)) {
+        for entry in slice.endpoints.iter().filter_map(|endpoint| Entry::new(endpoint, slice, revision, options)) {
             match places.get(&entry.address) {
-                Some(&place) if entry.beats(&entries[place]) => entries[place] = entry,
+                Some(&place) if entry.beats(&entries[place]) => {
+                    entries[place] = Entry { slice: entries[place].slice, ..entry };
+                }
                 Some(_) => {}
                 None => {
-                    places.insert(entry.address.clone(), entries.len());
+                    places.insert(entry.address, entries.len());
                     entries.push(entry);
                 }
             }

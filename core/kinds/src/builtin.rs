@@ -38,6 +38,7 @@ pub(crate) use workload::{default_template, validate_template as validate_pod_te
 
 pub use fields::{selectable_fields, supported_field_label};
 pub use meta::{MetaRules, NameRule};
+pub use pod::defaults::SYSTEM_PRIORITIES;
 pub use pod::tolerations::admit_pod_tolerations;
 pub use rules::{
     admit, default, drop_disabled, generation_changes, prepare_create, prepare_update, validate_create, validate_update,

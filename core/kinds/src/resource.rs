@@ -202,7 +202,7 @@ pub fn builtins() -> Vec<Arc<Resource>> {
         namespaces.sub("finalize", None, &["update"]),
         cluster("", "nodes", "node", "Node")
             .short(&["no"])
-            .sub("proxy", Some(("", "v1", "NodeProxyOptions")), &["get"])
+            .sub("proxy", Some(("", "v1", "NodeProxyOptions")), &["create", "delete", "get", "patch", "update"])
             .status(),
         pods,
         namespaced("", "secrets", "secret", "Secret"),

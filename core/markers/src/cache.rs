@@ -67,7 +67,7 @@ pub(crate) struct NodeFacts {
 
 /// What must be done to the object of a node.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum NodePodProbeAction {
     /// Make it, with these items.
     Create(Vec<PodProbe>),
     /// Replace its items.
@@ -83,6 +83,8 @@ pub(crate) struct Cache {
     pub(crate) pods: BTreeMap<Key, PodEntry>,
     pub(crate) nodes: BTreeMap<String, NodeFacts>,
     pub(crate) node_pod_probes: BTreeMap<String, Arc<NodePodProbe>>,
+    /// Fields of probes that the cluster would prune from entries.
+    pub(crate) pruned: BTreeSet<String>,
     /// Pods by node.
     pods_on: Groups<String, Key>,
     /// Pods by the markers that own marks on them.
@@ -209,19 +211,19 @@ impl Cache {
     }
 
     /// Returns what must be done to the object of a node, `None` if nothing.
-    pub(crate) fn action(&self, name: &str) -> Option<Action> {
+    pub(crate) fn action(&self, name: &str) -> Option<NodePodProbeAction> {
         let stored = self.node_pod_probes.get(name);
         let normal = self.nodes.get(name).filter(|facts| !facts.deleting && !facts.is_virtual);
         let items = || self.pods_on.get(name).filter_map(|pod| self.pods[pod].desired.as_ref());
         match (normal, stored) {
-            (None, stored) => stored.map(|_| Action::Delete),
+            (None, stored) => stored.map(|_| NodePodProbeAction::Delete),
             (Some(facts), None) => {
                 let selected = || self.pods_on.get(name).any(|pod| !self.pods[pod].markers.is_empty());
-                (facts.ready || selected()).then(|| Action::Create(items().cloned().collect()))
+                (facts.ready || selected()).then(|| NodePodProbeAction::Create(items().cloned().collect()))
             }
             (Some(_), Some(stored)) => {
                 let same = entries::same_spec(&stored.spec.pod_probes, items());
-                (!same).then(|| Action::Update(items().cloned().collect()))
+                (!same).then(|| NodePodProbeAction::Update(items().cloned().collect()))
             }
         }
     }

@@ -131,6 +131,12 @@ impl Controller {
         }
     }
 
+    /// Returns the same controller for a cluster whose NodePodProbes do not keep these fields of a probe.
+    pub fn without_fields(mut self, pruned: BTreeSet<String>) -> Controller {
+        self.cache.pruned = pruned;
+        self
+    }
+
     /// Returns whether every kind has been told, so that the controller acts.
     pub fn is_synced(&self) -> bool {
         self.synced.len() == Watched::ALL.len()

@@ -22,7 +22,7 @@ mod schema;
 
 pub use agent::Agent;
 pub use api::Key;
-pub use cache::Action;
+pub use cache::NodePodProbeAction;
 pub use compiled::Compiled;
 pub use controller::Controller;
 pub use entries::{Skip, entry, entry_name, same_entry, same_probe, same_spec};
@@ -30,4 +30,4 @@ pub use mark::{DRIFT_AFTER, Marking, ProbeResult, Trigger, mark};
 pub use marked::Marked;
 pub use plan::{MarkerPlan, Plan, plan};
 pub use reason::Reason;
-pub use schema::{kruise_admits, kruise_leads, missing_fields};
+pub use schema::{kruise_admits, kruise_leads, missing_fields, pruned_probe_fields};

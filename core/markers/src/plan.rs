@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::marker::{NodePodProbe, PodProbeMarker};
 use api::{Node, Pod};
 
-use crate::cache::{Action, Cache, Changes};
+use crate::cache::{Cache, Changes, NodePodProbeAction};
 use crate::{Key, Reason};
 
 /// What must be written, and what follows from it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// By node; a node that is not here is not written.
-    pub node_pod_probes: BTreeMap<String, Action>,
+    pub node_pod_probes: BTreeMap<String, NodePodProbeAction>,
     /// Every marker.
     pub markers: BTreeMap<Key, MarkerPlan>,
     /// Events on markers.

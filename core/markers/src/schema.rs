@@ -1,8 +1,9 @@
 //! What is there already of OpenKruise: a manager that leads, and definitions of the marker kinds that do not know everything.
 //!
 //! Where OpenKruise is installed its definitions are used as they are; their schemas prune the fields that we added. The
-//! controller says so at its start, once for each field.
+//! controller says so at its start, once for each field, and leaves those fields out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::{Lease, json};
@@ -47,6 +48,14 @@ pub fn missing_fields(definition: &Value) -> Vec<String> {
     };
     let added = ADDED.iter().filter(|(of, _)| *of == kind);
     added.filter(|(_, path)| !knows(schema, path)).map(|(_, path)| path.join(".")).collect()
+}
+
+/// Returns the fields of a probe that a definition of NodePodProbes would prune, by name: they are not written there.
+///
+/// What is pruned would never be found again as it was asked for, so that no result would count.
+pub fn pruned_probe_fields(definition: &Value) -> BTreeSet<String> {
+    const PROBE: &str = "spec.podProbes.probes.probe.";
+    missing_fields(definition).iter().filter_map(|path| path.strip_prefix(PROBE)).map(str::to_owned).collect()
 }
 
 /// Returns whether a schema keeps what lies at the end of a path; lists are looked through.

@@ -24,7 +24,7 @@ const RETRY: BackOff = BackOff { first: Duration::from_secs(1), last: Duration::
 
 /// What the evictor needs to know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodFacts {
+pub struct EvictionPod {
     /// `namespace/name`.
     pub key: Arc<str>,
     /// Unique for ever; the precondition of the deletion.
@@ -39,11 +39,11 @@ pub struct PodFacts {
     pub deleting: bool,
 }
 
-impl PodFacts {
+impl EvictionPod {
     /// Reads a pod.
-    pub fn read(pod: &Pod) -> PodFacts {
+    pub fn read(pod: &Pod) -> EvictionPod {
         let scheduled = pod.condition("PodScheduled").filter(|condition| condition.status == "True");
-        PodFacts {
+        EvictionPod {
             key: pod.metadata.key().into(),
             uid: pod.metadata.uid.as_str().into(),
             node: pod.spec.node_name.as_str().into(),
@@ -69,7 +69,7 @@ pub enum Input {
     /// A node object is gone. Its pods must go all the same, so this stops nothing.
     NodeDeleted(Arc<str>),
     /// A pod is there or has changed.
-    Pod(PodFacts),
+    Pod(EvictionPod),
     /// A pod object is gone.
     PodDeleted(Arc<str>),
     /// The deletion that [`Effect::Evict`] asked for has failed.
@@ -160,7 +160,7 @@ struct NodeEntry {
 
 #[derive(Clone, Debug)]
 struct PodEntry {
-    facts: PodFacts,
+    facts: EvictionPod,
     schedule: Schedule,
     stage: Stage,
 }
@@ -226,7 +226,7 @@ impl Evictor {
         }
     }
 
-    fn pod(&mut self, now: Time, facts: PodFacts, effects: &mut Vec<Effect>) {
+    fn pod(&mut self, now: Time, facts: EvictionPod, effects: &mut Vec<Effect>) {
         let key = facts.key.clone();
         let known = self.pods.get(&key);
         if known.is_some_and(|pod| pod.facts == facts) {
@@ -338,82 +338,4 @@ impl Machine for Evictor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn taint() -> Taint {
-        Taint { key: "node.kubernetes.io/unreachable".into(), effect: "NoExecute".into(), ..Taint::default() }
-    }
-
-    fn pod(uid: &str) -> PodFacts {
-        PodFacts {
-            key: "default/web".into(),
-            uid: uid.into(),
-            node: "a".into(),
-            tolerations: Vec::new(),
-            bound_at: None,
-            deleting: false,
-        }
-    }
-
-    fn at(seconds: i64) -> Time {
-        Time::from_secs(seconds)
-    }
-
-    fn step(evictor: &mut Evictor, seconds: i64, input: Option<Input>) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        evictor.step(at(seconds), input, &mut effects);
-        effects
-    }
-
-    #[test]
-    fn a_failed_deletion_is_tried_again_with_longer_pauses_until_the_pod_is_gone() {
-        let mut evictor = Evictor::new();
-        step(&mut evictor, 0, Some(Input::Pod(pod("1"))));
-        let evict = Effect::Evict { key: "default/web".into(), uid: "1".into() };
-        assert_eq!(
-            step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()], ready: false })),
-            std::slice::from_ref(&evict)
-        );
-        let mut now = 0;
-        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(step(&mut evictor, now, Some(Input::Failed { key: "default/web".into(), uid: "1".into() })), []);
-            assert_eq!(evictor.deadline(), Some(at(now + pause)));
-            now += pause;
-            assert_eq!(step(&mut evictor, now, None), std::slice::from_ref(&evict), "after {pause} s");
-        }
-        step(&mut evictor, now, Some(Input::PodDeleted("default/web".into())));
-        assert_eq!(step(&mut evictor, now, Some(Input::Failed { key: "default/web".into(), uid: "1".into() })), []);
-        assert_eq!(evictor.deadline(), None);
-    }
-
-    #[test]
-    fn a_retry_ends_when_the_taint_is_gone() {
-        let mut evictor = Evictor::new();
-        step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()], ready: false }));
-        assert_eq!(step(&mut evictor, 0, Some(Input::Pod(pod("1")))).len(), 1);
-        step(&mut evictor, 0, Some(Input::Failed { key: "default/web".into(), uid: "1".into() }));
-        let effects = step(&mut evictor, 1, Some(Input::Node { name: "a".into(), taints: Vec::new(), ready: false }));
-        assert_eq!(effects, [Effect::Cancelled { key: "default/web".into() }]);
-        assert_eq!(evictor.deadline(), None);
-    }
-
-    #[test]
-    fn a_leftover_taint_on_a_ready_node_evicts_nobody() {
-        let mut evictor = Evictor::new();
-        let node = |ready| Input::Node { name: "a".into(), taints: vec![taint()], ready };
-        step(&mut evictor, 1000, Some(node(true)));
-        assert_eq!(step(&mut evictor, 1000, Some(Input::Pod(pod("1")))), []);
-        assert_eq!(step(&mut evictor, 1001, Some(node(false))).len(), 1);
-    }
-
-    #[test]
-    fn a_new_pod_of_the_same_name_is_another_pod() {
-        let mut evictor = Evictor::new();
-        step(&mut evictor, 0, Some(Input::Node { name: "a".into(), taints: vec![taint()], ready: false }));
-        step(&mut evictor, 0, Some(Input::Pod(pod("1"))));
-        assert_eq!(step(&mut evictor, 5, Some(Input::Pod(PodFacts { deleting: true, ..pod("1") }))), []);
-        let again = step(&mut evictor, 9, Some(Input::Pod(pod("2"))));
-        assert_eq!(again, [Effect::Evict { key: "default/web".into(), uid: "2".into() }]);
-    }
-}
+mod tests;

@@ -4,109 +4,27 @@
 //! back. A write that failed is not repeated: after a pause the machine is told again what is known, and asks anew for what
 //! is still missing. The taints of a node are replaced as a whole, so such a write names the version that it was made from.
 
+mod messages;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::node::Taint;
-use api::{Event, Lease, Node, Pod, Timestamp, Verb, Write, WriteError};
+use api::{Event, Node, Pod, Timestamp, Verb, Write, WriteError};
 use machine::{Machine, Time};
 use serde_json::json;
 
 use crate::eviction::{self, Evictor};
-use crate::monitor::{self, LeaseFacts, Monitor, NodeFacts, UnknownReason, ZoneState, unknown_conditions};
+use crate::monitor::{self, LeaseFacts, Monitor, NodeFacts, ZoneState, unknown_conditions};
 use crate::taints::{HealthTaint, TaintEffect};
+
+pub use messages::{Effect, Input, Report};
 
 /// The pause before what could not be written is looked at again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// A fact.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A node is there or has changed.
-    Node {
-        /// The node.
-        node: Arc<Node>,
-        /// How long this one may be silent, where it has a profile of its own.
-        grace: Option<Duration>,
-    },
-    /// A node is gone.
-    NodeDeleted(Arc<str>),
-    /// A heartbeat, or another duration.
-    Lease(Arc<Lease>),
-    /// A Lease is gone.
-    LeaseDeleted(Arc<str>),
-    /// A pod is there or has changed.
-    Pod(Arc<Pod>),
-    /// A pod is gone: `namespace/name`.
-    PodDeleted(Arc<str>),
-    /// How long nodes may be silent from now on.
-    SetGrace(Duration),
-    /// A write was answered.
-    Answered {
-        /// Which one.
-        id: u64,
-        /// How.
-        result: Result<(), WriteError>,
-    },
-}
-
-/// What must be done or told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Send this, and say how it ended.
-    Write(Write),
-    /// Write an event.
-    Event(Event),
-    /// For logs and metrics.
-    Report(Report),
-}
-
-/// What people and metrics are told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Report {
-    /// A node is silent.
-    Silent {
-        /// The node.
-        node: Arc<str>,
-        /// Why it is taken for that.
-        reason: UnknownReason,
-    },
-    /// The health taints of a node change.
-    Taints {
-        /// The node.
-        node: Arc<str>,
-        /// Its zone, if its pods are told to go.
-        evicts_in: Option<Arc<str>>,
-    },
-    /// A pod is marked as not ready: its node is silent.
-    Marked {
-        /// The pod.
-        pod: Arc<str>,
-        /// The node.
-        node: Arc<str>,
-    },
-    /// A zone has another state.
-    Zone {
-        /// The zone.
-        zone: Arc<str>,
-        /// The state.
-        state: ZoneState,
-    },
-    /// The time of a pod has come: it does not tolerate a taint of its node.
-    Evicting(Arc<str>),
-    /// A pod is gone, so long after it was due.
-    Evicted(Duration),
-    /// A pod will be evicted then.
-    EvictionScheduled {
-        /// The pod.
-        pod: Arc<str>,
-        /// When.
-        at: Time,
-    },
-    /// A pod may stay.
-    EvictionCancelled(Arc<str>),
-}
 
 /// A write that is under way.
 #[derive(Clone, Debug)]
@@ -215,7 +133,7 @@ impl Lifecycle {
 
     fn tell_pod(&mut self, now: Time, key: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(pod) = self.pods.get(key) else { return };
-        let (facts, input) = (monitor::PodFacts::read(pod), eviction::PodFacts::read(pod));
+        let (facts, input) = (monitor::MonitoredPod::read(pod), eviction::EvictionPod::read(pod));
         self.step_monitor(now, Some(monitor::Input::Pod(facts)), effects);
         self.step_evictor(now, Some(eviction::Input::Pod(input)), effects);
     }
@@ -414,130 +332,4 @@ fn with_health_taints(taints: &[Taint], add: &[HealthTaint], remove: &[HealthTai
 fn to_pod(key: &str, verb: Verb) -> Write {
     let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
     Write::to::<Pod>(namespace, name, verb)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::taints::Health;
-    use serde_json::Value;
-
-    const BEAT: i64 = 10;
-
-    fn node(version: &str, taints: Value) -> Input {
-        let node = json!({
-            "metadata": {"name": "n", "uid": "u", "resourceVersion": version},
-            "spec": {"taints": taints},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        });
-        Input::Node { node: Arc::new(serde_json::from_value(node).unwrap()), grace: None }
-    }
-
-    fn lease(now: Time) -> Input {
-        let lease = json!({
-            "metadata": {"name": "n", "namespace": "kube-node-lease"},
-            "spec": {"leaseDurationSeconds": 40, "renewTime": Timestamp(now).micro()},
-        });
-        Input::Lease(Arc::new(serde_json::from_value(lease).unwrap()))
-    }
-
-    struct World {
-        lifecycle: Lifecycle,
-        now: Time,
-    }
-
-    impl World {
-        fn step(&mut self, input: Option<Input>) -> Vec<Effect> {
-            let mut effects = Vec::new();
-            self.lifecycle.step(self.now, input, &mut effects);
-            effects
-        }
-
-        /// Goes on to the next deadline until there is a write; returns the writes.
-        fn until_write(&mut self) -> Vec<Write> {
-            for _ in 0..1000 {
-                self.now = self.now.max(self.lifecycle.deadline().expect("something is due"));
-                let writes = writes(self.step(None));
-                if !writes.is_empty() {
-                    return writes;
-                }
-            }
-            panic!("nothing is written");
-        }
-    }
-
-    fn writes(effects: Vec<Effect>) -> Vec<Write> {
-        let write = |effect| match effect {
-            Effect::Write(write) => Some(write),
-            _ => None,
-        };
-        effects.into_iter().filter_map(write).collect()
-    }
-
-    fn world() -> World {
-        let now = Time::from_secs(1_000);
-        let mut world = World { lifecycle: Lifecycle::new(monitor::Config::default(), now), now };
-        // Somebody else beats, so that the silence of one is not the isolation of all.
-        world.step(Some(node("1", json!([{"key": "mine", "effect": "NoSchedule"}]))));
-        world.step(Some(lease(now)));
-        world
-    }
-
-    #[test]
-    fn taints_of_others_stay_and_a_health_taint_is_there_once() {
-        let of = |health, effect| HealthTaint { health, effect, time_added: None };
-        let mine = Taint { key: "mine".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-        let old = of(Health::NotReady, TaintEffect::NoExecute);
-        let new = of(Health::Unreachable, TaintEffect::NoExecute);
-        let taints = with_health_taints(&[mine.clone(), old.taint(), new.taint()], &[new], &[old]);
-        assert_eq!(taints, [mine, new.taint()]);
-    }
-
-    #[test]
-    fn a_refused_write_is_asked_for_again_from_what_is_known() {
-        let mut world = world();
-        for _ in 0..3 {
-            world.now += Duration::from_secs(BEAT.unsigned_abs());
-            let beat = lease(world.now);
-            world.step(Some(beat));
-        }
-        let first = world.until_write();
-        let silent = first.iter().find(|write| write.subresource == "status").expect("it is silent").clone();
-        assert_eq!(silent.path(), "/api/v1/nodes/n/status");
-        let answered = world.step(Some(Input::Answered { id: silent.id, result: Err(WriteError::Failed) }));
-        assert_eq!(writes(answered), [], "not at once");
-        let again = world.until_write();
-        let again = again.iter().find(|write| write.subresource == "status").expect("it is asked for again");
-        assert!(again.id > silent.id);
-        world.step(Some(Input::Answered { id: again.id, result: Ok(()) }));
-    }
-
-    fn new_node(conditions: Value) -> Input {
-        let node = json!({"metadata": {"name": "n", "uid": "u"}, "status": {"conditions": conditions}});
-        Input::Node { node: Arc::new(serde_json::from_value(node).unwrap()), grace: None }
-    }
-
-    fn reasons(effects: &[Effect]) -> Vec<(&str, &str)> {
-        let mut found = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Event(event) => found.push((event.reason, event.object.uid.as_str())),
-                Effect::Report(Report::Zone { state, .. }) => found.push(("zone", state.name())),
-                _ => {}
-            }
-        }
-        found
-    }
-
-    #[test]
-    fn a_cluster_that_is_being_set_up_is_not_disrupted_and_its_events_name_the_node_by_uid() {
-        let now = Time::from_secs(1_000);
-        let mut world = World { lifecycle: Lifecycle::new(monitor::Config::default(), now), now };
-        assert_eq!(reasons(&world.step(Some(new_node(json!([]))))), [("RegisteredNode", "u")]);
-        assert_eq!(reasons(&world.step(Some(new_node(json!([{"type": "Ready", "status": "True"}]))))), []);
-        let down = world.step(Some(new_node(json!([{"type": "Ready", "status": "False"}]))));
-        assert_eq!(reasons(&down), [("NodeNotReady", "u"), ("zone", "FullDisruption"), ("FullDisruption", "")]);
-        let gone = world.step(Some(Input::NodeDeleted("n".into())));
-        assert_eq!(reasons(&gone), [("RemovingNode", "u")]);
-    }
 }

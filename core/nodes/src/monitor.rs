@@ -27,7 +27,7 @@ use machine::{Machine, Time};
 pub use effect::{Effect, UnknownReason, unknown_conditions};
 pub use facts::{
     ANNOTATION_OFFLINE_POLICY, Input, LABEL_CONTROL_PLANE, LABEL_EXCLUDE_DISRUPTION, LABEL_REGION, LABEL_ZONE, LeaseFacts,
-    NodeFacts, PodFacts, Ready, ReadyFacts,
+    MonitoredPod, NodeFacts, Ready, ReadyFacts,
 };
 use node::Node;
 use zone::Zone;

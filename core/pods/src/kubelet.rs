@@ -35,9 +35,12 @@ use member::Member;
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 /// A message that is another one for so long is worth a write of its own.
 const TEXT_AFTER: Duration = Duration::from_secs(1);
-/// A pod that is not ready for so long is told why. Before that the missing condition holds it back just as well, and most pods are
-/// ready by then: each is spared two writes, the kubelet's among them, while its node is busy with starts.
+/// A pod that is not ready for so long after its containers were started is told why. Before that the missing condition holds it
+/// back just as well, and most pods are ready by then: each is spared two writes, the kubelet's among them, while its node is busy
+/// with starts. A kubelet that has acted on the first of them looks at the second only after its next list of containers.
 const FIRST_AFTER: Duration = Duration::from_secs(5);
+/// The same of a pod whose containers do not run: its image may take that long to come, and the kubelet says why they wait.
+const FIRST_BEFORE_START: Duration = Duration::from_secs(30);
 /// The longest wait between two of those.
 const TELL_AGAIN_MAX: Duration = Duration::from_secs(16);
 
@@ -337,7 +340,7 @@ impl KubeletPod {
             true => self.text_since = None,
             false => self.text_since = self.text_since.or(Some(now)),
         }
-        let text_at = self.text_since.map(|since| since + if first { FIRST_AFTER } else { TEXT_AFTER });
+        let text_at = self.text_since.map(|since| if first { self.first_at(since) } else { since + TEXT_AFTER });
         due = earlier(due, text_at.filter(|at| *at > now));
         self.writer.want(self.tell_again || turns || text_at.is_some_and(|at| at <= now), urgent);
         if self.writer.begin(now) {
@@ -349,6 +352,18 @@ impl KubeletPod {
             (self.sent, self.text_since) = (Some(want), None);
         }
         earlier(due, self.writer.deadline())
+    }
+
+    /// Returns when a pod that has no condition yet is told why it is not ready; `since`: that is known.
+    fn first_at(&self, since: Time) -> Time {
+        let mut started = self.members.iter().filter(|member| member.moved.is_some()).map(Member::started_at);
+        match started.try_fold(Time::ZERO, |latest, at| Some(latest.max(at?))) {
+            // Nothing that starts would change it.
+            _ if self.unreadable.is_some() => since + FIRST_AFTER,
+            // One that has run for long, as after a restart of the agent, is probed first.
+            Some(latest) => (latest + FIRST_AFTER).max(since + TEXT_AFTER),
+            None => since + FIRST_BEFORE_START,
+        }
     }
 
     fn judgement(&self) -> Judgement {

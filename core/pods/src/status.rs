@@ -6,7 +6,7 @@ use api::meta::Condition;
 use api::pod::{ContainerRunning, ContainerState, ContainerStatus, ContainerTerminated, ContainerWaiting};
 use api::{Pod, Timestamp, Verb, Write};
 use machine::Time;
-use probe::{PodFacts, PodPhase, Role, pod_conditions, pod_phase};
+use probe::{ConditionFacts, PodPhase, Role, pod_conditions, pod_phase};
 use serde_json::{Value, json};
 
 use crate::container::{Ended, InstanceState, Next, PodContainer, Waiting};
@@ -165,7 +165,7 @@ impl PodMachine {
             self.containers.iter().map(|container| self.container_status(container)).collect();
         let mut current = self.foreign.clone();
         current.extend_from_slice(&self.report.conditions);
-        let facts = PodFacts {
+        let facts = ConditionFacts {
             spec: &self.pod.spec,
             statuses: Some(&statuses),
             phase: phase.name(),

@@ -15,7 +15,7 @@ const FALSE: &str = "False";
 
 /// What the conditions of a pod are computed from.
 #[derive(Clone, Copy, Debug)]
-pub struct PodFacts<'a> {
+pub struct ConditionFacts<'a> {
     /// What the pod is to be.
     pub spec: &'a PodSpec,
     /// What is known of its containers, init containers included; `None`: nothing was reported yet.
@@ -47,7 +47,7 @@ impl ConditionState {
 }
 
 /// Returns all conditions of the pod: those of the agent computed anew, those of others as they are.
-pub fn pod_conditions(now: Time, facts: &PodFacts<'_>, current: &[Condition]) -> Vec<Condition> {
+pub fn pod_conditions(now: Time, facts: &ConditionFacts<'_>, current: &[Condition]) -> Vec<Condition> {
     let containers_ready = containers_ready(facts);
     let sandbox =
         if facts.has_sandbox { ConditionState::yes() } else { ConditionState { status: FALSE, ..ConditionState::yes() } };
@@ -77,7 +77,7 @@ pub fn pod_conditions(now: Time, facts: &PodFacts<'_>, current: &[Condition]) ->
     conditions
 }
 
-impl<'a> PodFacts<'a> {
+impl<'a> ConditionFacts<'a> {
     fn status(&self, name: &str) -> Option<&'a ContainerStatus> {
         self.statuses?.iter().find(|status| status.name == name)
     }
@@ -107,7 +107,7 @@ fn names(unknown: &[&str], bad: &[&str], bad_words: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn containers_ready(facts: &PodFacts<'_>) -> ConditionState {
+fn containers_ready(facts: &ConditionFacts<'_>) -> ConditionState {
     if facts.statuses.is_none() {
         return ConditionState::no("UnknownContainerStatuses", String::new());
     }
@@ -122,7 +122,7 @@ fn containers_ready(facts: &PodFacts<'_>) -> ConditionState {
     }
 }
 
-fn ready(facts: &PodFacts<'_>, containers_ready: &ConditionState, current: &[Condition]) -> ConditionState {
+fn ready(facts: &ConditionFacts<'_>, containers_ready: &ConditionState, current: &[Condition]) -> ConditionState {
     if containers_ready.status != TRUE {
         return containers_ready.clone();
     }
@@ -142,7 +142,7 @@ fn ready(facts: &PodFacts<'_>, containers_ready: &ConditionState, current: &[Con
     if lacking.is_empty() { ConditionState::yes() } else { ConditionState::no("ReadinessGatesNotReady", lacking.join(", ")) }
 }
 
-fn initialized(facts: &PodFacts<'_>, current: &[Condition]) -> ConditionState {
+fn initialized(facts: &ConditionFacts<'_>, current: &[Condition]) -> ConditionState {
     let init = &facts.spec.init_containers;
     if facts.statuses.is_none() && !init.is_empty() {
         return ConditionState::no("UnknownContainerStatuses", String::new());
@@ -177,7 +177,7 @@ mod tests {
         let spec = spec();
         let status = ContainerStatus { name: "app".to_owned(), ready, ..ContainerStatus::default() };
         let facts =
-            PodFacts { spec: &spec, statuses: Some(&[status]), phase: "Running", has_sandbox: true, generation: Some(4) };
+            ConditionFacts { spec: &spec, statuses: Some(&[status]), phase: "Running", has_sandbox: true, generation: Some(4) };
         pod_conditions(Time::from_millis(now), &facts, current)
     }
 

@@ -7,7 +7,7 @@ mod exchange;
 mod request;
 mod url;
 
-pub use exchange::{Answer, Exchange, Step};
+pub use exchange::{Exchange, ExchangeStep, HttpAnswer};
 pub use request::{Request, Target, Tls};
 pub use url::Url;
 

@@ -20,7 +20,7 @@ pub mod schedule;
 pub mod timing;
 mod worker;
 
-pub use conditions::{PodFacts, pod_conditions};
+pub use conditions::{ConditionFacts, pod_conditions};
 pub use events::ContainerEvent;
 pub use knocks::Knocks;
 pub use outcome::{Outcome, Report};

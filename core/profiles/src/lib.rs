@@ -10,13 +10,15 @@
 //! - [`message`]: the same for people;
 //! - [`steps`]: what controllers and the agents of a stock cluster tell each other;
 //! - [`stock`]: what the static pods of a stock cluster say, and how they are told otherwise;
-//! - [`openshift`]: the former of a control plane that operators run;
+//! - [`kubeadm`]: what the tool that made those static pods is to remember of it;
+//! - [`openshift`]: what static pods say, of a control plane that operators run;
 //! - [`rollout`]: all of it over the objects of a plane of our own or of a stock cluster.
 //!
 //! The invariant of the crate: from a safe start no step that [`plan`] returns makes any counted node unsafe.
 
 pub mod advise;
 pub mod hazard;
+pub mod kubeadm;
 pub mod message;
 pub mod openshift;
 pub mod path;
@@ -34,4 +36,4 @@ pub use path::{Day, path};
 pub use plan::{Observed, Plan, Request, Step, plan};
 pub use profile::{Owner, Profile, Target, UnknownProfile, Values, infer};
 pub use rollout::Rollout;
-pub use status::{Outcome, ProfileStatus, Snapshot};
+pub use status::{Evaluation, ProfileStatus, Snapshot};

@@ -32,7 +32,8 @@ pub fn messages(
     instances: &BTreeMap<Owner, Instances>,
     remarks: &Remarks<'_>,
 ) -> BTreeMap<Owner, String> {
-    let values = Stage::new(plan.stage, request).values;
+    let stage = Stage::new(plan.stage, request);
+    let values = stage.values;
     let mut messages = BTreeMap::new();
     for owner in Owner::ALL {
         let Instances { total, updated, failed, .. } = instances.get(&owner).copied().unwrap_or_default();
@@ -48,6 +49,10 @@ pub fn messages(
                 format!("{updated}/{total} nodes at {}", duration::format(values.lease_renew_interval()))
             }
         };
+        let left_alone = stage.left_alone(owner, observed);
+        if left_alone > 0 {
+            text.push_str(&format!(" or left alone ({left_alone})"));
+        }
         if failed > 0 {
             text.push_str(&format!("; {failed} reverted three times"));
         }

@@ -27,6 +27,14 @@ pub const RENDERED: [Rendered; 2] = [
     Rendered { component: Component::ApiServer, namespace: "openshift-kube-apiserver", arguments: "apiServerArguments" },
 ];
 
+/// Where the definition of the kind is.
+pub const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodes.config.openshift.io";
+
+/// Returns whether the definition of the kind is ours to write to: that of OpenShift is not.
+pub fn is_ours(definition: &Value) -> bool {
+    definition["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "lifesign"
+}
+
 /// The key of the ConfigMap that the configuration is in.
 pub const KEY: &str = "config.yaml";
 
@@ -53,6 +61,13 @@ mod tests {
 
     use super::*;
     use crate::stock::StaticPods;
+
+    #[test]
+    fn only_a_definition_with_our_label_is_ours() {
+        assert!(is_ours(&json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "lifesign"}}})));
+        assert!(!is_ours(&json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "openshift"}}})));
+        assert!(!is_ours(&json!({"metadata": {}})));
+    }
 
     #[test]
     fn what_operators_render_counts_like_arguments_of_a_static_pod() {

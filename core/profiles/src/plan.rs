@@ -9,17 +9,19 @@
 mod observed;
 #[cfg(test)]
 mod properties;
+mod stage;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use observed::{ApiServer, ControllerManager, DEFERRED_AFTER, Observed, WorkerNode};
+pub(crate) use stage::Stage;
 pub use step::{BlockReason, Blocked, InstanceKind, Step};
 
 use crate::hazard::Class;
 use crate::path::{Day, path};
-use crate::profile::{BUILT_IN_GRACE, DEFAULT_GRACE, Owner, Profile, Target, Values};
+use crate::profile::{DEFAULT_GRACE, Owner, Profile, Target};
 
 /// The graces that a repair may raise to.
 const REPAIR_GRACES: [Duration; 3] = [Duration::from_secs(40), Duration::from_secs(120), Duration::from_secs(300)];
@@ -81,38 +83,6 @@ impl Plan {
     }
 }
 
-/// What a stage means for each kind of instance.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stage {
-    pub(crate) profile: Profile,
-    pub(crate) values: Values,
-    /// A grace that is as good as the one of the stage.
-    also_good: Option<Duration>,
-}
-
-impl Stage {
-    pub(crate) fn new(profile: Profile, request: &Request) -> Stage {
-        let built_in = request.target == Target::Empty && profile == Profile::Default;
-        Stage { profile, values: profile.values_with(request.default_grace), also_good: built_in.then_some(BUILT_IN_GRACE) }
-    }
-
-    pub(crate) fn kcm_done(&self, kcm: &ControllerManager) -> bool {
-        kcm.grace == self.values.node_monitor_grace_period || Some(kcm.grace) == self.also_good
-    }
-
-    pub(crate) fn kas_done(&self, kas: &ApiServer) -> bool {
-        (kas.not_ready_seconds, kas.unreachable_seconds) == self.tolerations()
-    }
-
-    pub(crate) fn node_done(&self, node: &WorkerNode) -> bool {
-        node.control_plane || node.heartbeat == self.values.lease_renew_interval()
-    }
-
-    fn tolerations(&self) -> (i64, i64) {
-        (self.values.default_not_ready_toleration_seconds, self.values.default_unreachable_toleration_seconds)
-    }
-}
-
 /// Returns what is to be done about what is observed.
 pub fn plan(request: &Request, observed: &Observed) -> Plan {
     let mut planner = Planner::new(request, observed);
@@ -128,7 +98,10 @@ fn stage(request: &Request, observed: &Observed) -> Profile {
     let target = request.target.profile();
     let medium = Profile::Medium.values().lease_renew_interval();
     let interrupted = (request.applied, target) == (Profile::Medium, Profile::Default)
-        && observed.nodes.iter().any(|node| !node.control_plane && !node.deferred() && node.heartbeat > medium);
+        && observed.nodes.iter().any(|node| {
+            let left_alone = node.control_plane || request.target == Target::Empty && node.untouched;
+            !left_alone && !node.deferred() && node.heartbeat > medium
+        });
     if interrupted {
         // Medium to Low was given up half way: the slow nodes must not meet the grace of Default.
         return Profile::Medium;
@@ -197,7 +170,7 @@ impl Planner {
     }
 
     fn set_heartbeat(&mut self, index: usize, heartbeat: Duration) {
-        self.nodes[index].heartbeat = heartbeat;
+        (self.nodes[index].heartbeat, self.nodes[index].other_settings) = (heartbeat, false);
         self.steps.push(Step::Node { name: self.nodes[index].name.clone(), heartbeat });
     }
 
@@ -210,14 +183,15 @@ impl Planner {
         // At once to the grace of the stage, so that a replica restarts only once.
         let raised = need.max(self.stage.values.node_monitor_grace_period);
         for index in 0..self.kcm.len() {
-            if self.kcm[index].aware && self.kcm[index].grace < need {
+            let kcm = &self.kcm[index];
+            if kcm.aware && kcm.grace < need && !self.stage.leaves(kcm.untouched) {
                 self.set_grace(index, raised);
             }
         }
         let grace = self.grace();
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
-            if node.safe(grace) {
+            if node.safe(grace) || self.stage.leaves(node.untouched) {
                 continue;
             }
             let better = |interval: &Duration| Class::of(*interval, grace) == Class::Safe && *interval < node.heartbeat;
@@ -248,7 +222,8 @@ impl Planner {
         let (not_ready, unreachable) = self.stage.tolerations();
         for index in 0..self.kas.len() {
             let kas = &self.kas[index];
-            if kas.not_ready_seconds >= not_ready && kas.unreachable_seconds >= unreachable {
+            let enough = kas.not_ready_seconds >= not_ready && kas.unreachable_seconds >= unreachable;
+            if enough || self.stage.leaves(kas.untouched) {
                 continue;
             }
             let raised = (kas.not_ready_seconds.max(not_ready), kas.unreachable_seconds.max(unreachable));

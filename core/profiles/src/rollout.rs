@@ -6,8 +6,10 @@
 //! was written and has not taken effect yet shows as a carrier that differs from the value in use, or as a step without an answer.
 //! What is in use is never taken from what was written: each owner shows it itself, or counts as one that cannot be changed.
 
+mod events;
 mod observe;
 pub mod own;
+mod restore;
 #[cfg(test)]
 mod stock_tests;
 #[cfg(test)]
@@ -17,25 +19,24 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::config_node::{ConfigNode, NAME};
-use api::event::{Event, EventType};
-use api::{Node, Write, write};
+use api::config_node::ConfigNode;
+use api::event::Event;
+use api::{Node, Write};
 use machine::Time;
-use serde_json::Value;
 
 pub use observe::{ControlPlane, NodeLease, PodDefaults, World, observed};
+pub use restore::Restored;
 use writes::{Changes, HandOut};
 
 use crate::advise::advisories;
-
 use crate::hazard::{Advisory, Class};
+use crate::kubeadm::KubeadmChange;
 use crate::message::{Remarks, messages, related_nodes};
 use crate::path::Day;
 use crate::plan::{Blocked, InstanceKind, Observed, Plan, Request, Step, plan};
 use crate::profile::{DEFAULT_GRACE, Profile, Target};
-use crate::status::{Instances, Outcome, PROGRESS_DEADLINE, ProfileStatus, Snapshot, generation, instances};
-use crate::steps::{Component, ComponentValues, KubeletValues, NodeSteps, StepResult};
-use crate::stock::with_kubeadm_arguments;
+use crate::status::{Evaluation, Instances, PROGRESS_DEADLINE, ProfileStatus, Snapshot, generation, instances};
+use crate::steps::{Component, NodeSteps};
 
 /// The name of the controller manager and of the API server of a plane in steps, messages and events.
 pub const INSTANCE: &str = "lifesign";
@@ -100,8 +101,10 @@ pub struct RolloutUpdate {
     pub applied: Vec<Step>,
     /// Steps that an agent has taken back since the last look.
     pub reverted: Vec<Step>,
-    /// The ClusterConfiguration that kubeadm is to keep, if it is another one.
-    pub kubeadm: Option<Value>,
+    /// Files that were to be as before the first profile: how that ended since the last look.
+    pub restores: Vec<Restored>,
+    /// What kubeadm is to remember, if it is something else.
+    pub kubeadm: Option<KubeadmChange>,
     /// Why the desired profile was given up, if that happened now.
     pub rolled_back: Option<&'static str>,
     /// How things are; `None`: there is no object to say it on yet.
@@ -120,7 +123,7 @@ pub struct View {
     /// The profile being applied.
     pub stage: Profile,
     /// What is enforced, and the conditions of the owners.
-    pub outcome: Outcome,
+    pub outcome: Evaluation,
     /// Nodes per hazard class under the grace in use.
     pub classes: BTreeMap<Class, usize>,
     /// What to know about the values in use.
@@ -138,8 +141,8 @@ pub struct Rollout {
     settling: BTreeMap<(InstanceKind, String), Time>,
     /// Steps that were written and have not been seen to take effect.
     pending: BTreeMap<(InstanceKind, String), Step>,
-    /// The steps that were taken back, as far as that was told: their IDs.
-    reverted: BTreeSet<String>,
+    /// The steps of agents whose end was reported: their IDs; `None`: nobody has looked yet.
+    reported: Option<BTreeSet<String>>,
     /// The nodes that were ready when this generation's rollout began.
     ready_at_start: BTreeSet<String>,
     generation: String,
@@ -150,8 +153,6 @@ pub struct Rollout {
     node_steps: BTreeMap<String, NodeSteps>,
     /// Why instances cannot be changed.
     obstacles: BTreeMap<(InstanceKind, String), String>,
-    /// What was given back in this generation: once is enough, whatever it uses then.
-    restored: BTreeSet<(Component, String)>,
 }
 
 impl Rollout {
@@ -162,14 +163,13 @@ impl Rollout {
             status: None,
             settling: BTreeMap::new(),
             pending: BTreeMap::new(),
-            reverted: BTreeSet::new(),
+            reported: None,
             ready_at_start: BTreeSet::new(),
             generation: String::new(),
             done: None,
             blocked: Vec::new(),
             node_steps: BTreeMap::new(),
             obstacles: BTreeMap::new(),
-            restored: BTreeSet::new(),
         }
     }
 
@@ -198,27 +198,28 @@ impl Rollout {
         let target = Target::parse(&cluster.spec.worker_latency_profile).unwrap_or_default();
         let desired = DesiredProfile { target, generation: generation(&cluster.metadata), applied: world.applied() };
         let observed = self.observe(now, world);
+        self.done = self.done.or_else(|| events::was_done(cluster));
         self.begin(&desired, world);
         let was_rolled_back = self.status(cluster).rollback();
         let mut judged = self.judge(now, cluster, &desired, world, &observed);
         if judged.outcome.rollback && !was_rolled_back {
             update.rolled_back = Some(failure(&judged.outcome));
-            update.events.push(rolled_back_event(cluster, &judged.outcome));
+            update.events.push(events::rolled_back(cluster, &judged.outcome));
             // The plan was made for the desired profile that has just been given up.
             judged = self.judge(now, cluster, &desired, world, &observed);
         }
         self.take_effect(&observed, &mut update);
-        let advisories = self.advisories(world, &observed);
-        update.writes = self.writes(now, world, &observed, &judged, &desired, &advisories);
-        update.kubeadm = self.kubeadm(world, &judged.plan);
-        self.tell(cluster, &judged, &advisories, &mut update);
+        let kubeadm = self.kubeadm(world, &judged.plan);
+        update.writes = self.writes(now, world, &observed, &judged, &desired, kubeadm.original);
+        update.kubeadm = kubeadm.change;
+        self.tell(cluster, &judged, &mut update);
         update.again_at = Some(now + pause(world, &judged.plan));
         update.view = Some(View {
             spec: target,
             applied: if judged.plan.stage_done { judged.plan.stage } else { desired.applied },
             stage: judged.plan.stage,
             classes: classes(&observed),
-            advisories,
+            advisories: judged.advisories,
             done: judged.plan.done,
             outcome: judged.outcome,
         });
@@ -237,9 +238,6 @@ impl Rollout {
     /// Remembers who is ready when a new desired profile is first seen.
     fn begin(&mut self, desired: &DesiredProfile, world: &World<'_>) {
         if self.generation != desired.generation || self.done == Some(true) {
-            if self.generation != desired.generation {
-                self.restored.clear();
-            }
             self.generation.clone_from(&desired.generation);
             let ready = world.nodes.iter().filter(|(_, node)| node.ready() == Some("True"));
             self.ready_at_start = ready.map(|(name, _)| name.clone()).collect();
@@ -278,7 +276,7 @@ impl Rollout {
             owners: owners.clone(),
         };
         let outcome = self.status(cluster).fold(&snapshot);
-        Judged { request, plan, owners, outcome }
+        Judged { request, plan, owners, outcome, advisories: self.advisories(world, observed) }
     }
 
     /// Counts the components whose change was taken back too often.
@@ -290,32 +288,8 @@ impl Rollout {
         }
     }
 
-    /// Finds the steps that have taken effect or were taken back since the last look.
-    fn take_effect(&mut self, observed: &Observed, update: &mut RolloutUpdate) {
-        let settling = &self.settling;
-        self.pending.retain(|key, step| {
-            let over = !settling.contains_key(key);
-            if over && came_true(step, observed) {
-                update.applied.push(step.clone());
-            }
-            !over
-        });
-        // Also one that earlier controllers have handed out: those of an API server that did not come back end with it.
-        let reverted = self.node_steps.iter().filter_map(|(node, steps)| {
-            let handed = steps.handed.as_ref().filter(|handed| handed.generation == self.generation)?;
-            (steps.result() == Some(StepResult::Reverted)).then_some((handed.id.clone(), handed.values?.step(node)))
-        });
-        let reverted: BTreeMap<String, Step> = reverted.collect();
-        update.reverted.extend(reverted.iter().filter(|(id, _)| !self.reverted.contains(*id)).map(|(_, step)| step.clone()));
-        self.reverted = reverted.into_keys().collect();
-    }
-
     fn advisories(&self, world: &World<'_>, observed: &Observed) -> BTreeSet<Advisory> {
-        let kubelet = |(name, steps): (&String, &NodeSteps)| match steps.component(Component::Kubelet)?.values? {
-            ComponentValues::Kubelet(values) => Some((name.clone(), values)),
-            _ => None,
-        };
-        let kubelets: BTreeMap<String, KubeletValues> = self.node_steps.iter().filter_map(kubelet).collect();
+        let kubelets = self.node_steps.iter().filter_map(|(name, steps)| Some((name.clone(), steps.kubelet()?))).collect();
         advisories(observed, world.is_stock(), &kubelets)
     }
 
@@ -326,7 +300,7 @@ impl Rollout {
         observed: &Observed,
         judged: &Judged,
         desired: &DesiredProfile,
-        advisories: &BTreeSet<Advisory>,
+        kubeadm_original: Option<String>,
     ) -> Vec<Write> {
         let node_steps = std::mem::take(&mut self.node_steps);
         let (generation, deadlines) = (desired.generation.as_str(), self.options.deadlines);
@@ -338,64 +312,27 @@ impl Rollout {
         }
         steps.retain(|_, step| changes.step(step));
         self.pending.append(&mut steps);
+        if !judged.request.paused {
+            restore::adopt(generation, &node_steps, &mut changes);
+        }
         if judged.plan.done && world.is_stock() {
-            self.restore(&judged.request, &node_steps, &mut changes);
+            restore::restore(&judged.request, generation, &node_steps, &mut changes);
         } else if judged.plan.done {
             changes.rest(judged.request.target, &judged.request.target.profile().values_with(self.options.default_grace));
         }
         if judged.plan.stage_done {
             changes.applied(judged.plan.stage);
         }
+        changes.kubeadm_original(kubeadm_original);
         changes.rolled_back(judged.outcome.rollback.then_some(desired.generation.as_str()));
         let values = judged.plan.stage.values_with(self.options.default_grace);
         let old_defaults = world.pods.values().filter(|pod| pod.older_than(&values)).count();
-        let remarks = Remarks { old_defaults, obstacles: &self.obstacles, advisories };
+        let remarks = Remarks { old_defaults, obstacles: &self.obstacles, advisories: &judged.advisories };
         let messages = messages(&judged.request, observed, &judged.plan, &judged.owners, &remarks);
         changes.status(judged.outcome.conditions(&messages), related_nodes(&judged.plan));
         let writes = changes.finish();
         self.node_steps = node_steps;
         writes
-    }
-
-    /// Where nothing is wanted, gives back what was there before the first change: one part of the control plane at a time, then
-    /// as many kubelets as may change at a time.
-    fn restore(&mut self, request: &Request, node_steps: &BTreeMap<String, NodeSteps>, changes: &mut Changes<'_>) {
-        if request.target != Target::Empty || request.paused {
-            return;
-        }
-        for component in [Component::ApiServer, Component::ControllerManager, Component::Kubelet] {
-            let room = match (component, request.max_unavailable) {
-                (Component::Kubelet, 0) => usize::MAX,
-                (Component::Kubelet, limit) => limit,
-                _ => 1,
-            };
-            let is_ours = |steps: &NodeSteps| steps.component(component).is_some_and(|state| state.changed && state.able);
-            let ours = node_steps.iter().filter(|(_, steps)| is_ours(steps)).map(|(node, _)| (component, node.clone()));
-            let due: Vec<(Component, String)> = ours.filter(|key| !self.restored.contains(key)).take(room).collect();
-            if due.is_empty() {
-                continue;
-            }
-            for (component, node) in &due {
-                changes.hand_out(*component, node, None);
-            }
-            self.restored.extend(due);
-            return;
-        }
-    }
-
-    /// Returns what kubeadm is to remember once a stage is complete: what the static pods of components of ours are given explicitly.
-    fn kubeadm(&self, world: &World<'_>, plan: &Plan) -> Option<Value> {
-        let ControlPlane::Stock { pods, kubeadm: Some(before) } = world.control_plane else { return None };
-        let mut changed = None;
-        for component in [Component::ControllerManager, Component::ApiServer] {
-            let ours = self.restored.iter().any(|(restored, _)| *restored == component)
-                || self.node_steps.values().any(|steps| steps.component(component).is_some_and(|state| state.changed));
-            if ours && plan.stage_done {
-                let arguments = pods.explicit(component);
-                changed = with_kubeadm_arguments(changed.as_ref().unwrap_or(before), component, &arguments).or(changed);
-            }
-        }
-        changed
     }
 
     /// Returns the steps of nodes that have not taken up another value yet: such a node is under way already, so that telling
@@ -420,38 +357,6 @@ impl Rollout {
             Step::Kcm { .. } | Step::Kas { .. } => false,
         })
     }
-
-    /// Says what has happened.
-    fn tell(&mut self, cluster: &ConfigNode, judged: &Judged, advisories: &BTreeSet<Advisory>, update: &mut RolloutUpdate) {
-        let wanted = judged.request.target.profile();
-        let done = judged.plan.done;
-        if !done && self.done != Some(false) {
-            let message = format!("rolling out {wanted}, now {}", judged.plan.stage);
-            update.events.push(event(cluster, EventType::Normal, "LatencyProfileStarted", message));
-        }
-        for step in &update.applied {
-            update.events.push(event(cluster, EventType::Normal, "LatencyProfileStepApplied", step.to_string()));
-        }
-        for step in &update.reverted {
-            let why = self.node_steps.get(step.name()).and_then(|steps| steps.answer.as_ref());
-            let message = format!("{step}: {}", why.map_or("", |answer| &answer.message));
-            update.events.push(event(cluster, EventType::Warning, "LatencyProfileStepReverted", message));
-        }
-        for blocked in judged.plan.blocked.iter().filter(|blocked| !self.blocked.contains(blocked)) {
-            let why = self.obstacles.get(&(blocked.kind, blocked.name.clone())).map(|why| format!(": {why}"));
-            let message = format!("{blocked}{}", why.unwrap_or_default());
-            update.events.push(event(cluster, EventType::Warning, "LatencyProfileBlocked", message));
-        }
-        if done && self.done == Some(false) {
-            update.events.push(event(cluster, EventType::Normal, "LatencyProfileCompleted", format!("{wanted} is in force")));
-            for advisory in advisories {
-                let message = format!("{}: {}", advisory.name(), advisory.text());
-                update.events.push(event(cluster, EventType::Warning, "LatencyProfileAdvisory", message));
-            }
-        }
-        self.done = Some(done);
-        self.blocked.clone_from(&judged.plan.blocked);
-    }
 }
 
 /// What the user wants, and what was completed before.
@@ -466,7 +371,9 @@ struct Judged {
     request: Request,
     plan: Plan,
     owners: BTreeMap<crate::Owner, Instances>,
-    outcome: Outcome,
+    outcome: Evaluation,
+    /// What to know about the values in use.
+    advisories: BTreeSet<Advisory>,
 }
 
 /// Returns the heartbeat interval that a node which joins may begin with: that of the profile that is wanted, if it is in force, so that the
@@ -488,12 +395,6 @@ fn pause(world: &World<'_>, plan: &Plan) -> Duration {
     }
 }
 
-fn came_true(step: &Step, observed: &Observed) -> bool {
-    let mut after = observed.clone();
-    after.apply(step);
-    after == *observed
-}
-
 fn classes(observed: &Observed) -> BTreeMap<Class, usize> {
     let grace = observed.kcm.iter().map(|kcm| kcm.grace).min().unwrap_or_default();
     let mut classes = BTreeMap::from([(Class::Safe, 0), (Class::Elevated, 0), (Class::Certain, 0)]);
@@ -504,16 +405,6 @@ fn classes(observed: &Observed) -> BTreeMap<Class, usize> {
 }
 
 /// Returns the reason of the first owner that has failed.
-fn failure(outcome: &Outcome) -> &'static str {
+fn failure(outcome: &Evaluation) -> &'static str {
     outcome.owners.values().find(|conditions| conditions.degraded()).map_or("", |conditions| conditions.reason.name())
-}
-
-fn rolled_back_event(cluster: &ConfigNode, outcome: &Outcome) -> Event {
-    let failed = outcome.owners.iter().find(|(_, conditions)| conditions.degraded());
-    let why = failed.map_or_else(String::new, |(owner, conditions)| format!("{owner}: {}", conditions.reason.name()));
-    event(cluster, EventType::Warning, "LatencyProfileRolledBack", format!("going back to Default; {why}"))
-}
-
-fn event(cluster: &ConfigNode, type_: EventType, reason: &'static str, message: String) -> Event {
-    Event { object: write::reference::<ConfigNode>("", NAME, &cluster.metadata.uid), type_, reason, message }
 }

@@ -187,7 +187,7 @@ impl Conditions {
 
 /// What a snapshot comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Evaluation {
     /// The profile that is enforced.
     pub effective: Profile,
     /// Whether the desired profile was given up in favour of `Default`.
@@ -196,7 +196,7 @@ pub struct Outcome {
     pub owners: BTreeMap<Owner, Conditions>,
 }
 
-impl Outcome {
+impl Evaluation {
     /// Returns the conditions as the API has them, sorted by owner and type.
     pub fn conditions(&self, messages: &BTreeMap<Owner, String>) -> Vec<OwnedCondition> {
         let mut all: Vec<OwnedCondition> = Vec::with_capacity(9);
@@ -275,7 +275,7 @@ impl ProfileStatus {
     }
 
     /// Takes the next snapshot and returns what it comes to.
-    pub fn fold(&mut self, snapshot: &Snapshot) -> Outcome {
+    pub fn fold(&mut self, snapshot: &Snapshot) -> Evaluation {
         let new_generation = self.generation.as_ref().is_some_and(|known| *known != snapshot.generation);
         self.rollback &= !new_generation;
         let target = snapshot.target.profile();
@@ -291,7 +291,7 @@ impl ProfileStatus {
         let effective = if self.rollback { Profile::Default } else { target };
         let owners = Owner::ALL.into_iter().map(|owner| (owner, self.conditions(owner, snapshot, effective))).collect();
         self.previous = Some(snapshot.clone());
-        Outcome { effective, rollback: self.rollback, owners }
+        Evaluation { effective, rollback: self.rollback, owners }
     }
 
     /// Adds the time since the previous snapshot to those that was active and were not paused, unless they progress.

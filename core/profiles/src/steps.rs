@@ -4,6 +4,8 @@
 //! [`AppliedStep`]: what it can change, what is in use, and what became of the last step. Both are text of others, so that each
 //! side reads strictly: a step with anything but the values of a profile is refused, an answer that cannot be read is none.
 
+mod decide;
+mod fields;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -13,8 +15,11 @@ use std::time::Duration;
 
 use api::Node;
 use api::config_node::{ANNOTATION_APPLIED_STEP, ANNOTATION_APPLY_STEP};
+use machine::Time;
 use serde_json::{Map, Value, json};
 
+pub use decide::{Decision, Unable, WAIT_MAX, decide};
+use fields::Fields;
 pub use values::{ComponentValues, KubeletValues};
 
 use crate::plan::{InstanceKind, Step};
@@ -105,20 +110,36 @@ pub struct ApplyStep {
     pub generation: String,
     /// Which attempt it is, from 1.
     pub attempt: u32,
+    /// Whether a file that somebody has written anew, with our values in it, counts as ours: a person has asked for that.
+    pub adopt: bool,
 }
 
 impl ApplyStep {
     /// Returns the text of the annotation.
     pub fn to_text(&self) -> String {
-        json!({
+        let mut step = json!({
             "id": self.id,
             "component": self.component.name(),
             "values": self.values.as_ref().map(ComponentValues::to_json),
             "deadlineSeconds": self.deadline.as_secs(),
             "generation": self.generation,
             "attempt": self.attempt,
-        })
-        .to_string()
+        });
+        // Only agents that offer it know the word.
+        if self.adopt {
+            step["adopt"] = json!(true);
+        }
+        step.to_string()
+    }
+
+    /// Returns the ID of a step that is handed out now.
+    pub fn id_at(generation: &str, now: Time) -> String {
+        format!("{generation}-{}", now.as_micros())
+    }
+
+    /// Returns when the step was handed out, in microseconds, as its ID says; 0: it does not.
+    pub(crate) fn handed_at(&self) -> i64 {
+        self.id.rsplit_once('-').and_then(|(_, micros)| micros.parse().ok()).unwrap_or_default()
     }
 
     /// Reads a step. Values that belong to no profile are refused: whoever may write annotations of a Node must not be able to
@@ -145,8 +166,13 @@ impl ApplyStep {
         }
         let generation = fields.text("generation")?;
         let attempt = u32::try_from(fields.number("attempt")?).map_err(|_| StepError("attempt: too large".to_owned()))?;
+        let adopt = match fields.take("adopt") {
+            Value::Null => false,
+            Value::Bool(adopt) => adopt,
+            _ => return Err(StepError("adopt: must be true or false".to_owned())),
+        };
         fields.finish()?;
-        Ok(ApplyStep { id, component, values, deadline, generation, attempt })
+        Ok(ApplyStep { id, component, values, deadline, generation, attempt, adopt })
     }
 }
 
@@ -184,6 +210,8 @@ pub struct ComponentState {
     pub able: bool,
     /// Whether something of ours is in its files.
     pub changed: bool,
+    /// Whether somebody has written its file anew, with our values in it: a step may make it ours again.
+    pub adoptable: bool,
     /// What it uses, if it shows that.
     pub values: Option<ComponentValues>,
     /// What stands in the way.
@@ -212,8 +240,8 @@ impl AppliedStep {
             .components
             .iter()
             .map(|(name, state)| {
-                let state = json!({"able": state.able, "changed": state.changed, "message": state.message,
-                "values": state.values.as_ref().map(ComponentValues::to_json)});
+                let state = json!({"able": state.able, "changed": state.changed, "adoptable": state.adoptable,
+                    "message": state.message, "values": state.values.as_ref().map(ComponentValues::to_json)});
                 (name.name().to_owned(), state)
             })
             .collect();
@@ -232,6 +260,7 @@ impl AppliedStep {
             let state = ComponentState {
                 able: state["able"] == true,
                 changed: state["changed"] == true,
+                adoptable: state["adoptable"] == true,
                 values: ComponentValues::read(component, state["values"].clone()).ok(),
                 message: text_of(state, "message"),
             };
@@ -289,6 +318,14 @@ impl NodeSteps {
         self.answer.as_ref()?.components.get(&component)
     }
 
+    /// Returns what the kubelet uses, if its agent says that.
+    pub fn kubelet(&self) -> Option<KubeletValues> {
+        match self.component(Component::Kubelet)?.values? {
+            ComponentValues::Kubelet(values) => Some(values),
+            _ => None,
+        }
+    }
+
     /// Returns why a component cannot be changed, `None`: it can. Only what its agent publishes counts.
     pub fn obstacle(&self, component: Component, generation: &str) -> Option<String> {
         let Some(answer) = &self.answer else { return Some("no agent of its node says that it can change it".to_owned()) };
@@ -301,6 +338,14 @@ impl NodeSteps {
                 .filter(|step| step.attempt >= ATTEMPTS_MAX)
                 .map(|_| answer.message.clone()),
         }
+    }
+
+    /// Returns whether the file of a component is to be made ours again: somebody has written it anew, and a person has asked for another try
+    /// (`retry`) since the last step of that component.
+    pub fn is_adopted(&self, component: Component, generation: &str) -> bool {
+        let retried = generation.contains('/');
+        let asked = self.handed.as_ref().is_some_and(|handed| handed.component == component && handed.generation == generation);
+        retried && !asked && self.component(component).is_some_and(|state| state.adoptable && state.values.is_some())
     }
 
     /// Returns whether a component of this generation has been taken back too often.
@@ -317,43 +362,6 @@ impl NodeSteps {
     }
 }
 
-/// What an agent does about the step that its Node shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Nothing is asked for, or it is done already.
-    Nothing,
-    /// Do it.
-    Begin(ApplyStep),
-    /// Touch nothing, and say why.
-    Refuse {
-        /// Which step.
-        id: String,
-        /// Why.
-        message: String,
-    },
-}
-
-/// Returns what an agent does about the step that its Node shows; `answered` is the last one that it has finished, `able` says why a
-/// component cannot be changed.
-pub fn decide(shown: Option<&str>, answered: &str, able: impl Fn(Component) -> Result<(), String>) -> Decision {
-    let Some(text) = shown else { return Decision::Nothing };
-    match ApplyStep::parse(text) {
-        Ok(step) if step.id == answered => Decision::Nothing,
-        Ok(step) => match able(step.component) {
-            Ok(()) => Decision::Begin(step),
-            Err(message) => Decision::Refuse { id: step.id, message },
-        },
-        Err(error) => {
-            // What cannot be read may still have a name to answer to.
-            let id = serde_json::from_str::<Value>(text).ok().and_then(|value| Some(value["id"].as_str()?.to_owned()));
-            match id.filter(|id| !id.is_empty() && id != answered) {
-                Some(id) => Decision::Refuse { id, message: error.to_string() },
-                None => Decision::Nothing,
-            }
-        }
-    }
-}
-
 /// Returns the component, the node and the values that a step of a plan means on a stock cluster.
 pub fn values_of(step: &Step) -> (Component, ComponentValues) {
     let values = match step {
@@ -364,40 +372,4 @@ pub fn values_of(step: &Step) -> (Component, ComponentValues) {
         }
     };
     (Component::of(step.kind()), values)
-}
-
-/// The fields of a JSON object, each taken once: what is left is unknown.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn of(value: Value) -> Result<Fields, StepError> {
-        match value {
-            Value::Object(fields) => Ok(Fields(fields)),
-            _ => Err(StepError("not an object".to_owned())),
-        }
-    }
-
-    fn take(&mut self, name: &str) -> Value {
-        self.0.remove(name).unwrap_or_default()
-    }
-
-    fn text(&mut self, name: &str) -> Result<String, StepError> {
-        match self.take(name) {
-            Value::String(text) => Ok(text),
-            _ => Err(StepError(format!("{name}: must be a text"))),
-        }
-    }
-
-    fn number(&mut self, name: &str) -> Result<u64, StepError> {
-        self.take(name).as_u64().ok_or_else(|| StepError(format!("{name}: must be a whole number that is not negative")))
-    }
-
-    fn span(&mut self, name: &str) -> Result<Duration, StepError> {
-        let text = self.text(name)?;
-        api::duration::parse(&text).map_err(|error| StepError(format!("{name}: {error}")))
-    }
-
-    fn finish(self) -> Result<(), StepError> {
-        self.0.keys().next().map_or(Ok(()), |name| Err(StepError(format!("{name}: unknown field"))))
-    }
 }

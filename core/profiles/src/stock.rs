@@ -1,4 +1,4 @@
-//! The control plane of a stock cluster: static pods whose arguments say what is in use, and kubeadm's record of them.
+//! The control plane of a stock cluster: static pods whose arguments say what is in use.
 //!
 //! A component is found by its container, never by a label. What an argument does not say is what the component has built in.
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::duration;
 use api::meta::{Kind, ObjectMeta, Scope};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::openshift::Rendered;
 use crate::profile::{BUILT_IN_GRACE, Profile};
@@ -108,6 +108,12 @@ pub fn argument<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
     found
 }
 
+/// Returns the arguments of a component that a command line gives explicitly, as text.
+pub fn explicit_arguments(component: Component, command: &[String]) -> BTreeMap<&'static str, String> {
+    let given = |name: &&'static str| argument(command, name).map(|value| (*name, value.to_owned()));
+    arguments_of(component).iter().filter_map(given).collect()
+}
+
 /// Returns what a component uses that was started so; `None`: a value cannot be read, or it is a kubelet, which has files.
 pub fn values_in_use(component: Component, command: &[String]) -> Option<ComponentValues> {
     let seconds = |name: &str, built_in: i64| argument(command, name).map_or(Some(built_in), |text| text.parse().ok());
@@ -179,9 +185,13 @@ impl StaticPods {
     }
 }
 
-/// Gives the container of a component in a manifest these values in place of any before; `None`: takes the arguments away.
-/// Returns whether there is such a container with a command.
-pub fn set_arguments(manifest: &mut Value, component: Component, values: Option<&ComponentValues>) -> bool {
+/// Gives the container of a component in a manifest these arguments in place of any before that a profile is about. Returns whether there is
+/// such a container with a command.
+pub fn set_arguments(
+    manifest: &mut Value,
+    component: Component,
+    arguments: impl IntoIterator<Item = (&'static str, String)>,
+) -> bool {
     let containers = manifest.pointer_mut("/spec/containers").and_then(Value::as_array_mut).map(Vec::as_mut_slice);
     let container = containers.unwrap_or_default().iter_mut().find(|container| container["name"] == component.name());
     let Some(container) = container.filter(|container| container["command"].is_array()) else { return false };
@@ -190,7 +200,6 @@ pub fn set_arguments(manifest: &mut Value, component: Component, values: Option<
         remove_arguments(words, arguments_of(component));
     }
     let words = container["command"].as_array_mut().expect("it was looked at");
-    let arguments = values.map(ComponentValues::arguments).unwrap_or_default();
     words.extend(arguments.into_iter().map(|(name, value)| Value::String(format!("--{name}={value}"))));
     true
 }
@@ -210,48 +219,4 @@ fn remove_arguments(words: &mut Vec<Value>, names: &[&str]) {
         value_follows = ours && rest == name;
         !ours
     });
-}
-
-/// Returns kubeadm's ClusterConfiguration with these arguments of a component, and without those of ours that are not among them;
-/// `None`: it is so already. Otherwise the next `kubeadm upgrade` would write manifests without them.
-pub fn with_kubeadm_arguments(
-    configuration: &Value,
-    component: Component,
-    arguments: &BTreeMap<&'static str, String>,
-) -> Option<Value> {
-    let section = match component {
-        Component::Kubelet => return None,
-        Component::ControllerManager => "controllerManager",
-        Component::ApiServer => "apiServer",
-    };
-    let mut changed = configuration.clone();
-    if !changed[section].is_object() {
-        changed[section] = json!({});
-    }
-    // A list of names and values since v1beta4, a map before.
-    let is_map = matches!(configuration["apiVersion"].as_str(), Some("kubeadm.k8s.io/v1beta3" | "kubeadm.k8s.io/v1beta2"));
-    let extra = &changed[section]["extraArgs"];
-    let ours = |name: &str| arguments_of(component).contains(&name);
-    let new = if is_map {
-        let kept = extra.as_object().into_iter().flatten().filter(|(name, _)| !ours(name));
-        let mut map: Map<String, Value> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-        map.extend(arguments.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
-        Value::Object(map)
-    } else {
-        let kept = extra.as_array().into_iter().flatten().filter(|one| !ours(one["name"].as_str().unwrap_or_default()));
-        let added = arguments.iter().map(|(name, value)| json!({"name": name, "value": value}));
-        Value::Array(kept.cloned().chain(added).collect())
-    };
-    let is_empty = new.as_array().is_some_and(Vec::is_empty) || new.as_object().is_some_and(Map::is_empty);
-    let object = changed[section].as_object_mut().expect("it was made one");
-    if is_empty {
-        object.remove("extraArgs");
-    } else {
-        object.insert("extraArgs".to_owned(), new);
-    }
-    // A section that was not there is not made for nothing.
-    if configuration.get(section).is_none() && changed[section] == json!({}) {
-        return None;
-    }
-    (changed != *configuration).then_some(changed)
 }

@@ -1,6 +1,11 @@
 //! Who may do what: four roles, no policy objects.
+//!
+//! The same functions decide about requests and answer reviews. A review may ask for `*`: that is allowed only if everything
+//! that it stands for is.
 
 mod node;
+mod paths;
+mod stored;
 
 use std::collections::BTreeMap;
 
@@ -8,9 +13,13 @@ use api::status::{Status, Subject};
 use kinds::resource::Resource;
 
 pub use node::{References, check_node_write};
+pub use paths::{PathRule, authorize_path, path_rules};
+pub use stored::{check_node_token, permit};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
+/// The group of everybody who is known.
+pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of node agents.
 pub const NODES: &str = "system:nodes";
 /// The group of controllers: everything but secrets.
@@ -29,16 +38,14 @@ pub struct Identity {
     pub groups: Vec<String>,
     /// Its uid, if it has one.
     pub uid: String,
+    /// What else is known, such as the pod that a token is bound to; by keys of Kubernetes.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Identity {
     /// Returns the identity of this process itself.
     pub fn internal(user: &str) -> Identity {
-        Identity {
-            user: user.to_owned(),
-            groups: vec![MASTERS.to_owned(), "system:authenticated".to_owned()],
-            uid: String::new(),
-        }
+        Identity { user: user.to_owned(), groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()], ..Identity::default() }
     }
 
     /// Returns whether the identity is in a group.
@@ -52,7 +59,12 @@ impl Identity {
     }
 }
 
-/// A request for a resource, as far as permission is concerned.
+/// The verbs of requests for resources. Nobody but an administrator may anything else, such as `impersonate`.
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+/// What stands for everything, in a review.
+pub const ALL: &str = "*";
+
+/// A request for a resource, as far as permission is concerned. In a review any of the first four may be `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
@@ -91,15 +103,22 @@ pub fn authorize(identity: &Identity, ask: &Ask<'_>) -> Result<Grant, Status> {
     if identity.is_in(MASTERS) {
         return Ok(Grant::Allowed);
     }
-    if matches!(ask.group, "authorization.k8s.io" | "authentication.k8s.io") && ask.resource.starts_with("selfsubject") {
+    if matches!(ask.group, "authorization.k8s.io" | "authentication.k8s.io")
+        && ask.resource.starts_with("selfsubject")
+        && (ask.verb, ask.subresource) == ("create", "")
+    {
         return Ok(Grant::Allowed); // everybody may ask about himself
+    }
+    if ask.verb != ALL && !VERBS.contains(&ask.verb) {
+        return Err(refusal(identity, ask, None));
     }
     if let Some(node) = identity.node() {
         return node::may(node, ask).map_err(|why| refusal(identity, ask, Some(why)));
     }
-    let secret = ask.group.is_empty() && (ask.resource == "secrets" || ask.subresource == "token");
+    let covers = |asked: &str, known: &[&str]| asked == ALL || known.contains(&asked);
+    let secret = covers(ask.group, &[""]) && (covers(ask.resource, &["secrets"]) || covers(ask.subresource, &["token"]));
     // A stream into a pod is opened with GET too, and is more than reading.
-    let streams = matches!(ask.subresource, "exec" | "attach" | "portforward" | "proxy");
+    let streams = covers(ask.subresource, &["exec", "attach", "portforward", "proxy"]);
     let reads = matches!(ask.verb, "get" | "list" | "watch") && !streams;
     if (identity.is_in(CONTROLLERS) && !secret && !streams) || (identity.is_in(VIEWERS) && reads && !secret) {
         return Ok(Grant::Allowed);
@@ -184,7 +203,7 @@ mod tests {
     use super::*;
 
     fn who(user: &str, group: &str) -> Identity {
-        Identity { user: user.into(), groups: vec![group.into()], uid: String::new() }
+        Identity { user: user.into(), groups: vec![group.into()], ..Identity::default() }
     }
 
     fn ask<'a>(verb: &'a str, resource: &'a str) -> Ask<'a> {
@@ -200,6 +219,26 @@ mod tests {
         assert!(authorize(&who("v", VIEWERS), &ask("patch", "pods")).is_err());
         assert!(authorize(&who("v", VIEWERS), &Ask { subresource: "exec", ..ask("get", "pods") }).is_err());
         assert!(authorize(&who("x", "others"), &ask("get", "pods")).is_err());
+    }
+
+    #[test]
+    fn a_star_is_allowed_if_everything_is() {
+        let may = |group: &str, ask: Ask<'_>| authorize(&who("x", group), &ask).is_ok();
+        let all = || Ask { group: ALL, ..ask(ALL, ALL) };
+        assert!(may(MASTERS, all()) && may(MASTERS, Ask { subresource: ALL, ..ask("get", "pods") }));
+        for group in [CONTROLLERS, VIEWERS, NODES, "others"] {
+            assert!(!may(group, all()) && !may(group, ask("get", ALL)), "{group}: secrets are among it");
+            assert!(!may(group, Ask { group: ALL, ..ask("get", "secrets") }), "{group}");
+            assert!(!may(group, Ask { subresource: ALL, ..ask("get", "pods") }), "{group}: exec is among it");
+            assert!(!may(group, ask("impersonate", "users")) && !may(group, ask("escalate", "clusterroles")), "{group}");
+        }
+        assert!(may(CONTROLLERS, ask(ALL, "pods")) && !may(CONTROLLERS, ask(ALL, "secrets")));
+        assert!(may(CONTROLLERS, Ask { group: "apps", ..ask(ALL, ALL) }), "nothing of apps is secret");
+        assert!(!may(VIEWERS, ask(ALL, "pods")) && may(VIEWERS, Ask { group: "apps", ..ask("list", ALL) }));
+        let node = who("system:node:n1", NODES);
+        let lease = Ask { group: "coordination.k8s.io", namespace: "kube-node-lease", name: "n1", ..ask(ALL, "leases") };
+        assert!(authorize(&node, &lease).is_err(), "a node cannot delete its lease");
+        assert!(authorize(&node, &ask(ALL, "services")).is_err());
     }
 
     #[test]
@@ -228,6 +267,9 @@ mod tests {
         let node = of("system:node:n1", NODES);
         assert!(node.iter().any(|rule| rule.verbs == ["get", "list", "watch"] && rule.resources == ["services"]), "{node:?}");
         assert!(of("x", "others").iter().all(|rule| rule.group.starts_with("auth")), "everybody may ask about himself");
+        for rule in node.iter().chain(&viewer) {
+            assert!(!rule.resources.iter().any(|resource| resource.ends_with("/exec")), "{rule:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::autoscalers;
 use crate::custom::Custom;
 use crate::events;
 use crate::query::FieldValidation;
+use crate::state::Stored;
 use api::status::Status;
 use kinds::builtin::{self, Builtin, Context, MetaRules, Part};
 use kinds::further::{self, Further};
@@ -320,6 +321,19 @@ impl ServedKind {
                 let mut fields = vec![meta("name"), meta("namespace")];
                 fields.extend(custom.selectable_fields(object));
                 fields
+            }
+        }
+    }
+
+    /// Returns the value of one selectable field of a stored object.
+    pub fn field_of<'a>(&self, stored: &'a Stored, label: &str) -> Option<&'a str> {
+        match label {
+            "metadata.name" => Some(&stored.index.name),
+            "metadata.namespace" => Some(&stored.index.namespace),
+            label => {
+                let core = events::core_label(label);
+                let label = if self.resource.plural == "events" { core.as_str() } else { label };
+                stored.field(label, |object| self.fields(object))
             }
         }
     }

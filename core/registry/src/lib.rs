@@ -2,7 +2,9 @@
 
 pub mod authz;
 pub mod autoscalers;
+pub mod binding;
 pub mod collect;
+pub mod containers;
 pub mod custom;
 pub mod deletion;
 pub mod discovery;
@@ -10,11 +12,15 @@ pub mod events;
 pub mod index;
 pub mod kind;
 pub mod meta;
+pub mod namespaces;
 pub mod openapi;
 pub mod ownership;
 pub mod patch;
 pub mod pipeline;
 pub mod query;
+pub mod recent;
+pub mod reviews;
+pub mod scale;
 pub mod services;
 pub mod state;
 pub mod tokens;

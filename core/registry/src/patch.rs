@@ -39,8 +39,7 @@ pub enum PatchError {
 }
 
 /// Returns `current` changed by a JSON merge patch: maps merge, null removes, everything else is replaced whole.
-pub fn merge_patch(current: &Value, patch: &Value) -> Value {
-    let mut patched = current.clone();
-    json_patch::merge(&mut patched, patch);
-    patched
+pub fn merge_patch(mut current: Value, patch: &Value) -> Value {
+    json_patch::merge(&mut current, patch);
+    current
 }

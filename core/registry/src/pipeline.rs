@@ -15,32 +15,22 @@ use crate::kind::ServedKind;
 use crate::meta::{self, UpdateForm};
 use crate::ownership::{self, Owners, Writer};
 use crate::services;
-use crate::state::{Current, Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key, with_owners};
+use crate::state::{Current, Expect, Key, OBJECT_MAX, Refused, Snapshot, Stored, Write, key};
 use api::status::{Status, Subject};
 use kinds::builtin::{self, Builtin, Context, Part};
 
 mod access;
+mod priority;
 
 /// What a write would do.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What to commit; `None`: nothing changes.
+    /// What to commit; `None`: nothing changes, and the stored object is the answer.
     pub write: Option<Write>,
-    /// The object to answer with, without its owners.
-    pub object: Value,
-    /// Who owns which field of it.
-    pub owners: Packed,
     /// Whether the object goes with this write.
     pub removed: bool,
     /// What the client is to be told.
     pub warnings: Vec<String>,
-}
-
-impl Prepared {
-    /// Returns the object with its `managedFields`.
-    pub fn whole(self) -> Value {
-        with_owners(self.object, &self.owners)
-    }
 }
 
 /// Who acts on objects of kinds that the server stores and does not act on.
@@ -88,6 +78,7 @@ pub fn create(
     let warning = admit_actor(kind, world.actors, &subject)?;
     meta::tidy(&mut object);
     let mut warnings = kind.gate_warnings(&object, None, &world.context);
+    let priority = priority::Stated::of(&object);
     kind.complete(&mut object, None, &world.context);
     let managers = match owners {
         Owners::Of(writer) => ownership::created(kind, &object, sent.as_ref(), *writer, world.context.now),
@@ -96,6 +87,7 @@ pub fn create(
     kind.prepare_create(&mut object, &world.context);
     admit_pod(kind, namespace, &mut object, world, &subject)?;
     if world.actors == Actors::External && kind.builtin() == Some(Builtin::Pod) {
+        priority.resolve(&mut object, world.snapshot, &subject)?;
         access::mount(&mut object, namespace, world.snapshot, rng);
     }
     let key = resource.key(namespace, &name);
@@ -107,14 +99,13 @@ pub fn create(
     warnings.extend(kind.warnings(&object, None, &world.context));
     warnings.extend(warning);
     meta::tidy(&mut object);
-    let owners = Packed::new(&managers);
     let write = Write {
         within: within(kind, namespace),
         services: service_range(kind, world),
-        owners: owners.clone(),
-        ..Write::put(key, Expect::Absent, object.clone())
+        owners: Packed::new(&managers),
+        ..Write::put(key, Expect::Absent, object)
     };
-    Ok(Prepared { write: Some(write), object, owners, removed: false, warnings })
+    Ok(Prepared { write: Some(write), removed: false, warnings })
 }
 
 /// Returns what new objects of a kind lie in: their namespace, and the definition of their kind.
@@ -274,14 +265,14 @@ pub fn update(
     let expect = Expect::At(current.revision);
     // What is the same as before is not written: no version, no event, no work for anybody. Times alone are no change.
     let same = new == *old && managers.same_but_times(&current.owners.managers());
-    let owners = if same { current.owners.clone() } else { Packed::new(&managers) };
     if deletion::finished(resource, &new) {
-        let write = Write { owners: owners.clone(), ..Write::remove(key, expect, new.clone()) };
-        return Ok(Prepared { write: Some(write), object: new, owners, removed: true, warnings });
+        let owners = if same { current.owners.clone() } else { Packed::new(&managers) };
+        let write = Write { owners, ..Write::remove(key, expect, new) };
+        return Ok(Prepared { write: Some(write), removed: true, warnings });
     }
-    let services = service_range(kind, world);
-    let write = (!same).then(|| Write { services, owners: owners.clone(), ..Write::put(key, expect, new.clone()) });
-    Ok(Prepared { write, object: new, owners, removed: false, warnings })
+    let (services, owners) = (service_range(kind, world), || Packed::new(&managers));
+    let write = (!same).then(|| Write { services, owners: owners(), ..Write::put(key, expect, new) });
+    Ok(Prepared { write, removed: false, warnings })
 }
 
 fn check_version(kind: &ServedKind, form: UpdateForm, new: &Value, old: &Value, subject: &Subject) -> Result<(), Status> {
@@ -338,9 +329,8 @@ pub fn set(kind: &ServedKind, current: &Stored, mut new: Value, writer: Option<W
         }
         None => current.owners.clone(),
     };
-    let put = || Write::put(key, Expect::At(current.revision), new.clone());
-    let write = (new != old).then(|| Write { services, owners: owners.clone(), ..put() });
-    Prepared { write, object: new, owners, removed: false, warnings: Vec::new() }
+    let write = (new != old).then(|| Write { services, owners, ..Write::put(key, Expect::At(current.revision), new) });
+    Prepared { write, removed: false, warnings: Vec::new() }
 }
 
 /// Prepares the deletion of an object.
@@ -354,12 +344,11 @@ pub fn delete(kind: &ServedKind, current: &Stored, options: &DeleteOptions, worl
     }
     let key = resource.key(&current.index.namespace, &current.index.name);
     let expect = Expect::At(current.revision);
-    let (write, object, removed) = match deletion::decide(resource, &old, options, world.context.now) {
-        Decision::Keep => (None, old, false),
-        Decision::Mark(next) => (Some(Write::put(key, expect, next.clone())), next, false),
-        Decision::Remove(last) => (Some(Write::remove(key, expect, last.clone())), last, true),
+    let (write, removed) = match deletion::decide(resource, &old, options, world.context.now) {
+        Decision::Keep => (None, false),
+        Decision::Mark(next) => (Some(Write::put(key, expect, next)), false),
+        Decision::Remove(last) => (Some(Write::remove(key, expect, last)), true),
     };
-    let owners = current.owners.clone();
-    let write = write.map(|write| Write { owners: owners.clone(), ..write });
-    Ok(Prepared { write, object, owners, removed, warnings: Vec::new() })
+    let write = write.map(|write| Write { owners: current.owners.clone(), ..write });
+    Ok(Prepared { write, removed, warnings: Vec::new() })
 }

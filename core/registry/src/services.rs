@@ -207,7 +207,7 @@ mod tests {
 
     /// Stages one write after another in one batch, and returns the specs or the refusals.
     fn stage(state: &mut RegistryState, writes: Vec<Write>) -> Vec<Result<Value, Refused>> {
-        let (next, changes, answers) = state.stage(Time::ZERO, writes).into_parts();
+        let (next, changes, answers, _) = state.snapshot().stage(Time::ZERO, writes).into_parts();
         state.publish(next, &changes);
         answers.into_iter().map(|answer| answer.map(|stored| stored.object()["spec"].clone())).collect()
     }

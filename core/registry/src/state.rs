@@ -1,7 +1,7 @@
 //! The store's state: one revision for everything, the objects, and the window of recent changes.
 //!
 //! A commit is checked against the state, gets its revision, and becomes visible only when the shell says that it is on
-//! disk: [`RegistryState::stage`] computes the next state, [`RegistryState::publish`] makes it the present one. Objects are kept as the
+//! disk: [`Snapshot::stage`] computes the next state, [`RegistryState::publish`] makes it the present one. Objects are kept as the
 //! bytes that clients get, so reading never serializes. The map is persistent: a snapshot is a clone of a pointer.
 //!
 //! Invariants: the revision rises by one per change and never falls; every change in the window knows what was there
@@ -26,6 +26,9 @@ use crate::services::{self, Claims};
 pub const OBJECT_MAX: usize = 3 << 19;
 /// What a deletion may add to an object however large: its time, its grace, a finalizer, a condition.
 const DELETION_MARKS_MAX: usize = 4 << 10;
+
+/// What the text of a new object begins with.
+const TEXT_ROOM: usize = 1 << 10;
 
 pub use kinds::key::{Key, key, prefix};
 
@@ -56,18 +59,23 @@ impl Stored {
 
     /// Returns the same for an object whose fields have owners.
     pub fn owned(revision: u64, mut object: Value, owners: Packed) -> Stored {
+        Stored::settled(revision, &mut object, owners, TEXT_ROOM)
+    }
+
+    /// Returns the same and leaves the object as it is stored; `room` is about how many bytes its text will have.
+    fn settled(revision: u64, object: &mut Value, owners: Packed, room: usize) -> Stored {
         if let Some(members) = object.as_object_mut() {
             members.remove("apiVersion");
             members.remove("kind");
         }
-        api::json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".to_owned(), revision.to_string().into());
-        Stored::of(revision, &object, owners)
+        api::json::object_mut(object, &["metadata"]).insert("resourceVersion".to_owned(), revision.to_string().into());
+        Stored::of(revision, object, owners, room)
     }
 
     /// `object` has `metadata` that are not empty, and no `managedFields`.
-    fn of(revision: u64, object: &Value, owners: Packed) -> Stored {
+    fn of(revision: u64, object: &Value, owners: Packed, room: usize) -> Stored {
         let index = Arc::new(Index::of(object));
-        let (bytes, gap) = serialize(object);
+        let (bytes, gap) = serialize(object, room);
         let (fields, references) = (OnceLock::new(), OnceLock::new());
         Stored { revision, bytes: bytes.into(), gap, owners, index, fields, references }
     }
@@ -82,7 +90,7 @@ impl Stored {
         }
         let mut owners = Packed::new(&managers.transpose().ok()?.unwrap_or_default());
         owners.intern(templates);
-        Some(Stored::of(revision, &object, owners))
+        Some(Stored::of(revision, &object, owners, bytes.len()))
     }
 
     /// Returns how many bytes the whole object has.
@@ -142,13 +150,18 @@ impl Stored {
 #[derive(Debug)]
 pub struct Current<'a> {
     stored: &'a Stored,
-    object: Value,
+    object: Arc<Value>,
 }
 
 impl<'a> Current<'a> {
     /// Parses a stored object.
     pub fn new(stored: &'a Stored) -> Current<'a> {
-        Current { stored, object: stored.object() }
+        Current { stored, object: Arc::new(stored.object()) }
+    }
+
+    /// Returns the same for an object that is kept parsed.
+    pub fn parsed(stored: &'a Stored, object: Arc<Value>) -> Current<'a> {
+        Current { stored, object }
     }
 
     /// Returns the object without `managedFields`, `apiVersion` and `kind`.
@@ -158,7 +171,7 @@ impl<'a> Current<'a> {
 
     /// Returns a copy of the same.
     pub fn object(&self) -> Value {
-        self.object.clone()
+        Value::clone(&self.object)
     }
 
     /// Returns a copy with `managedFields`.
@@ -184,10 +197,10 @@ pub fn with_owners(mut object: Value, owners: &Packed) -> Value {
 }
 
 /// Returns the JSON of an object, and the place right behind the brace of `metadata`.
-fn serialize(object: &Value) -> (Vec<u8>, u32) {
+fn serialize(object: &Value, room: usize) -> (Vec<u8>, u32) {
     // Serializing a JSON value cannot fail: its keys are strings and its numbers are finite.
     let put = |out: &mut Vec<u8>, value: &Value| serde_json::to_writer(out, value).expect("a JSON value serializes");
-    let (mut out, mut gap) = (Vec::with_capacity(1024), 0);
+    let (mut out, mut gap) = (Vec::with_capacity(room), 0);
     for (key, value) in object.as_object().into_iter().flatten() {
         out.push(if out.is_empty() { b'{' } else { b',' });
         serde_json::to_writer(&mut out, key).expect("a text serializes");
@@ -296,6 +309,18 @@ impl Write {
         }
     }
 
+    /// Returns the object that is stored, or its last state.
+    pub fn object(&self) -> &Value {
+        let (Act::Put(object) | Act::Remove(object)) = &self.act;
+        object
+    }
+
+    /// Returns the same with `managedFields`.
+    pub fn into_whole(self) -> Value {
+        let (Act::Put(object) | Act::Remove(object)) = self.act;
+        with_owners(object, &self.owners)
+    }
+
     /// Returns the write that removes an object; `last` is what watchers see of it.
     pub fn remove(key: Key, expect: Expect, last: Value) -> Write {
         Write { key, expect, act: Act::Remove(last), within: Vec::new(), services: None, owners: Packed::default() }
@@ -393,6 +418,14 @@ impl Snapshot {
         self.objects.get(key)
     }
 
+    /// Checks a batch of writes and computes the state after it. Writes of one batch see each other in order.
+    pub fn stage(mut self, at: Time, batch: Vec<Write>) -> Staged {
+        let mut changes = Vec::with_capacity(batch.len());
+        let mut parsed = Vec::new();
+        let answers = batch.into_iter().map(|write| stage_one(&mut self, at, write, &mut changes, &mut parsed)).collect();
+        Staged { next: self, changes, answers, parsed }
+    }
+
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
@@ -431,7 +464,12 @@ pub struct Staged {
     pub changes: Vec<Arc<Change>>,
     /// The answer to each write: the object as stored (for a removal its last state), or why not.
     pub answers: Vec<Answer>,
+    /// What was stored, as it was before it became text.
+    pub parsed: Vec<ParsedObject>,
 }
+
+/// A stored object with its JSON as values.
+pub type ParsedObject = (Arc<Stored>, Arc<Value>);
 
 impl RegistryState {
     /// Returns the state that was on disk: objects at `revision`, and the changes after `floor`, oldest first.
@@ -469,14 +507,6 @@ impl RegistryState {
     /// Returns the revision up to which changes are no longer known.
     pub fn floor(&self) -> u64 {
         self.floor
-    }
-
-    /// Checks a batch of writes and computes the state after it. Writes of one batch see each other in order.
-    pub fn stage(&self, at: Time, batch: Vec<Write>) -> Staged {
-        let mut next = self.now.clone();
-        let mut changes = Vec::with_capacity(batch.len());
-        let answers = batch.into_iter().map(|write| stage_one(&mut next, at, write, &mut changes)).collect();
-        Staged { next, changes, answers }
     }
 
     /// Makes a staged batch the present. Only the latest staged batch may be published, and only once it is on disk.
@@ -540,13 +570,19 @@ impl RegistryState {
 }
 
 impl Staged {
-    /// Splits into what [`RegistryState::publish`] takes and the answers.
-    pub fn into_parts(self) -> (Snapshot, Vec<Arc<Change>>, Vec<Answer>) {
-        (self.next, self.changes, self.answers)
+    /// Splits into what [`RegistryState::publish`] takes, the answers and what was parsed.
+    pub fn into_parts(self) -> (Snapshot, Vec<Arc<Change>>, Vec<Answer>, Vec<ParsedObject>) {
+        (self.next, self.changes, self.answers, self.parsed)
     }
 }
 
-fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<Change>>) -> Result<Arc<Stored>, Refused> {
+fn stage_one(
+    next: &mut Snapshot,
+    at: Time,
+    write: Write,
+    changes: &mut Vec<Arc<Change>>,
+    parsed: &mut Vec<ParsedObject>,
+) -> Result<Arc<Stored>, Refused> {
     let Write { key, expect, act, within, services, mut owners } = write;
     let previous = next.objects.get(&key).cloned();
     match (expect, &previous) {
@@ -569,10 +605,13 @@ fn stage_one(next: &mut Snapshot, at: Time, write: Write, changes: &mut Vec<Arc<
                 claims.assign(&key, &mut object, service_before().as_ref(), services)?;
             }
             owners.intern(&mut next.templates);
-            let stored = Arc::new(Stored::owned(revision, object, owners));
+            // It will mostly be about as long as it was: then its text need not be moved while it grows.
+            let room = previous.as_ref().map_or(TEXT_ROOM, |previous| previous.bytes.len() + previous.bytes.len() / 16);
+            let stored = Arc::new(Stored::settled(revision, &mut object, owners, room));
             check_size(&stored, previous.as_deref())?;
             next.claims = claims;
             next.objects.insert(Arc::clone(&key), Arc::clone(&stored));
+            parsed.push((Arc::clone(&stored), Arc::new(object)));
             (if previous.is_none() { ChangeType::Added } else { ChangeType::Modified }, stored)
         }
         Act::Remove(object) => {

@@ -3,12 +3,14 @@
 //! Signing and checking signatures is the shell's; here are the claims. A token stops being good when it expires, when its
 //! service account or the object that it is bound to is gone, or when either was made anew under the same name.
 
+use std::collections::BTreeMap;
+
 use api::field::{self, Path};
 use api::json;
 use machine::Time;
 use serde_json::{Value, json};
 
-use crate::authz::Identity;
+use crate::authz::{AUTHENTICATED, Identity};
 use crate::state::{Snapshot, key};
 use api::status::{Status, Subject};
 
@@ -56,7 +58,10 @@ pub fn grant(
     let mut private = json!({"namespace": namespace, "serviceaccount": {"name": account, "uid": stored.index.uid}});
     if let Some(reference) = json::at(request, &["spec", "boundObjectRef"]).filter(|reference| reference.is_object()) {
         let (claim, bound) = bind(namespace, reference, snapshot)?;
-        private[claim] = bound;
+        if let Some(node) = bound.node {
+            private["node"] = node;
+        }
+        private[claim] = bound.reference;
     }
     let wanted = json::items(request, &["spec", "audiences"]);
     let audiences = if wanted.is_empty() { json!([ISSUER]) } else { json!(wanted) };
@@ -92,7 +97,14 @@ fn expiration(request: &Value) -> Result<i64, Status> {
 const BINDABLE: [(&str, &str, &str, bool); 3] =
     [("Pod", "pods", "pod", true), ("Secret", "secrets", "secret", true), ("Node", "nodes", "node", false)];
 
-fn bind(namespace: &str, reference: &Value, snapshot: &Snapshot) -> Result<(&'static str, Value), Status> {
+/// What a token is bound to.
+struct Bound {
+    reference: Value,
+    /// For a pod: the node that it is on, so that whoever reads the token knows where it is used.
+    node: Option<Value>,
+}
+
+fn bind(namespace: &str, reference: &Value, snapshot: &Snapshot) -> Result<(&'static str, Bound), Status> {
     let text = |field: &str| json::text(reference, &[field]);
     let (kind, name, uid) = (text("kind"), text("name"), text("uid"));
     let (_, resource, claim, namespaced) = BINDABLE
@@ -107,17 +119,41 @@ fn bind(namespace: &str, reference: &Value, snapshot: &Snapshot) -> Result<(&'st
             format!("the UID in the bound object reference ({uid}) does not match the UID in record ({})", stored.index.uid);
         return Err(Status::conflict(&subject, why));
     }
-    Ok((claim, json!({"name": name, "uid": stored.index.uid})))
+    let node = if claim == "pod" { node_of(&stored.object(), snapshot) } else { None };
+    Ok((claim, Bound { reference: json!({"name": name, "uid": stored.index.uid}), node }))
 }
 
-/// Returns whom the claims of a token with a good signature stand for now.
-pub fn identity(claims: &Value, snapshot: &Snapshot, now: Time) -> Option<Identity> {
+/// Returns the node of a pod, if that is known.
+fn node_of(pod: &Value, snapshot: &Snapshot) -> Option<Value> {
+    let name = json::text(pod, &["spec", "nodeName"]);
+    let node = snapshot.get(&key("", "nodes", "", name))?;
+    Some(json!({"name": name, "uid": node.index.uid}))
+}
+
+/// Whom a token stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Who it is.
+    pub identity: Identity,
+    /// Those of the audiences that were asked about for which the token is.
+    pub audiences: Vec<String>,
+}
+
+/// Returns those of the audiences that were asked about that are among `known`; `None` if there is none.
+pub fn common_audiences<'a>(asked: &[&str], known: impl IntoIterator<Item = &'a str>) -> Option<Vec<String>> {
+    let known: Vec<&str> = known.into_iter().collect();
+    let common: Vec<String> = asked.iter().filter(|audience| known.contains(audience)).map(|&both| both.to_owned()).collect();
+    (!common.is_empty()).then_some(common)
+}
+
+/// Returns whom the claims of a token with a good signature stand for now, for whoever is one of the audiences.
+pub fn identity(claims: &Value, snapshot: &Snapshot, now: Time, audiences: &[&str]) -> Option<Known> {
     let second = now.as_secs();
     let in_time = json::int(claims, &["exp"])? > second && json::int(claims, &["nbf"])? <= second;
-    let for_us = json::items(claims, &["aud"]).iter().any(|audience| audience == ISSUER);
-    if !in_time || !for_us || json::text(claims, &["iss"]) != ISSUER {
+    if !in_time || json::text(claims, &["iss"]) != ISSUER {
         return None;
     }
+    let audiences = common_audiences(audiences, json::items(claims, &["aud"]).iter().filter_map(Value::as_str))?;
     let private = claims.get(PRIVATE)?;
     let namespace = json::text(private, &["namespace"]);
     let (account, uid) = (json::text(private, &["serviceaccount", "name"]), json::text(private, &["serviceaccount", "uid"]));
@@ -130,13 +166,32 @@ pub fn identity(claims: &Value, snapshot: &Snapshot, now: Time) -> Option<Identi
     for (_, resource, claim, namespaced) in BINDABLE {
         let place = if namespaced { namespace } else { "" };
         let part = |field| json::text(private, &[claim, field]);
-        if private.get(claim).is_some() && !is_there(resource, place, part("name"), part("uid")) {
+        // A token of a pod says where the pod is; it is the pod that it dies with.
+        let of_pod = claim == "node" && private.get("pod").is_some();
+        if private.get(claim).is_some() && !of_pod && !is_there(resource, place, part("name"), part("uid")) {
             return None;
         }
     }
     let user = format!("{USER_PREFIX}{namespace}:{account}");
-    let groups = account_groups(&user).into_iter().chain(["system:authenticated".to_owned()]).collect();
-    Some(Identity { user, groups, uid: uid.to_owned() })
+    let groups = account_groups(&user).into_iter().chain([AUTHENTICATED.to_owned()]).collect();
+    let identity = Identity { user, groups, uid: uid.to_owned(), extra: extra(claims, private) };
+    Some(Known { identity, audiences })
+}
+
+/// Returns what else a token says about its user; the keys are those of Kubernetes.
+fn extra(claims: &Value, private: &Value) -> BTreeMap<String, Vec<String>> {
+    let id = json::text(claims, &["jti"]);
+    let mut extra = BTreeMap::new();
+    let mut put = |key: &str, value: String| extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
+    if !id.is_empty() {
+        put("credential-id", format!("JTI={id}"));
+    }
+    for claim in ["pod", "node"].into_iter().filter(|claim| private.get(claim).is_some()) {
+        for field in ["name", "uid"] {
+            put(&format!("{claim}-{field}"), json::text(private, &[claim, field]).to_owned());
+        }
+    }
+    extra
 }
 
 #[cfg(test)]
@@ -149,10 +204,15 @@ mod tests {
     fn world(objects: &[(&str, &str, &str)]) -> Snapshot {
         let state = RegistryState::restore(0, Vec::new(), 0, Vec::new(), WindowLimits::default());
         let put = |(resource, name, uid): &(&str, &str, &str)| {
-            let object = json!({"metadata": {"name": name, "namespace": "default", "uid": uid}});
-            Write::put(key("", resource, "default", name), Expect::Absent, object)
+            let object = json!({"metadata": {"name": name, "namespace": "default", "uid": uid}, "spec": {"nodeName": "n1"}});
+            let namespace = if *resource == "nodes" { "" } else { "default" };
+            Write::put(key("", resource, namespace, name), Expect::Absent, object)
         };
-        state.stage(NOW, objects.iter().map(put).collect()).into_parts().0
+        state.snapshot().stage(NOW, objects.iter().map(put).collect()).into_parts().0
+    }
+
+    fn identity(claims: &Value, snapshot: &Snapshot, now: Time) -> Option<Identity> {
+        super::identity(claims, snapshot, now, &[ISSUER]).map(|known| known.identity)
     }
 
     fn ask(spec: &Value, world: &Snapshot) -> Result<Granted, Status> {
@@ -196,6 +256,37 @@ mod tests {
             broken[field] = value;
             assert!(identity(&broken, &world, NOW).is_none(), "{field}");
         }
+    }
+
+    #[test]
+    fn a_token_is_known_to_its_audiences() {
+        let world = world(&[("serviceaccounts", "robot", "u1")]);
+        let claims = ask(&json!({"audiences": ["vault", "bank"]}), &world).unwrap().claims;
+        let known = |audiences: &[&str]| super::identity(&claims, &world, NOW, audiences).map(|known| known.audiences);
+        assert_eq!(known(&["bank", "shop"]), Some(vec!["bank".to_owned()]));
+        assert_eq!(known(&["shop"]), None);
+        assert_eq!(known(&[ISSUER]), None);
+        assert_eq!(known(&[]), None);
+    }
+
+    #[test]
+    fn a_token_says_which_pod_uses_it_and_where() {
+        let all = world(&[("serviceaccounts", "robot", "u1"), ("pods", "web", "p1"), ("nodes", "n1", "m1")]);
+        let claims = ask(&json!({"boundObjectRef": {"kind": "Pod", "name": "web"}}), &all).unwrap().claims;
+        let extra = |claims: &Value, world: &Snapshot| {
+            let found = identity(claims, world, NOW).unwrap().extra;
+            found
+                .into_iter()
+                .map(|(key, values)| format!("{}={}", key.rsplit_once('/').unwrap().1, values.join(",")))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            extra(&claims, &all),
+            ["credential-id=JTI=id-1", "node-name=n1", "node-uid=m1", "pod-name=web", "pod-uid=p1"]
+        );
+        let without_node = world(&[("serviceaccounts", "robot", "u1"), ("pods", "web", "p1")]);
+        assert!(identity(&claims, &without_node, NOW).is_some(), "it dies with the pod, not with the Node");
+        assert_eq!(extra(&ask(&json!({}), &all).unwrap().claims, &all), ["credential-id=JTI=id-1"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod compare;
 mod convert;
 mod eval;
+mod expr;
 mod functions;
 mod kubernetes;
 mod lexer;
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 use super::schema::Schema;
 use eval::{Evaluation, Fault};
-use parser::Expr;
+use expr::Expr;
 use value::Val;
 
 /// An expression that this evaluator does not cover, or that is no expression at all.

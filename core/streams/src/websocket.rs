@@ -20,7 +20,7 @@ const TOO_BIG: u16 = 1009;
 
 /// What a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SocketEvent {
     /// A message, put together.
     Message(Vec<u8>),
     /// It wants to hear the same bytes in a [`pong`].
@@ -65,7 +65,7 @@ impl Decoder {
     }
 
     /// Returns the next event; `None`: more bytes are needed.
-    pub fn next_event(&mut self) -> Result<Option<Event>, WebSocketError> {
+    pub fn next_event(&mut self) -> Result<Option<SocketEvent>, WebSocketError> {
         loop {
             let Some(head) = Head::read(&self.bytes)? else { return Ok(None) };
             let begun = self.message.as_ref().map_or(0, Vec::len);
@@ -84,17 +84,17 @@ impl Decoder {
     }
 
     /// Takes one frame; returns what it completes.
-    fn take(&mut self, head: &Head, payload: Vec<u8>) -> Result<Option<Event>, WebSocketError> {
+    fn take(&mut self, head: &Head, payload: Vec<u8>) -> Result<Option<SocketEvent>, WebSocketError> {
         let begun = match (head.opcode, self.message.take()) {
             (PING, begun) => {
                 self.message = begun;
-                return Ok(Some(Event::Ping(payload)));
+                return Ok(Some(SocketEvent::Ping(payload)));
             }
             (PONG, begun) => {
                 self.message = begun;
                 return Ok(None);
             }
-            (CLOSE, _) => return Ok(Some(Event::Close)),
+            (CLOSE, _) => return Ok(Some(SocketEvent::Close)),
             (BINARY | TEXT, None) => payload,
             (CONTINUATION, Some(mut begun)) => {
                 begun.extend_from_slice(&payload);
@@ -105,7 +105,7 @@ impl Decoder {
             _ => return Err(WebSocketError::Protocol("a frame of unknown kind")),
         };
         if head.last {
-            return Ok(Some(Event::Message(begun)));
+            return Ok(Some(SocketEvent::Message(begun)));
         }
         self.message = Some(begun);
         Ok(None)
@@ -204,7 +204,7 @@ mod tests {
         [&plain[..at], &mask, &masked].concat()
     }
 
-    fn all(bytes: &[u8], step: usize) -> Result<Vec<Event>, WebSocketError> {
+    fn all(bytes: &[u8], step: usize) -> Result<Vec<SocketEvent>, WebSocketError> {
         let (mut decoder, mut events) = (Decoder::default(), Vec::new());
         for part in bytes.chunks(step) {
             decoder.push(part);
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn messages_in_parts_are_put_together_around_a_ping() {
         let bytes = [sent(BINARY, b"ab"), sent(FINAL | PING, b"?"), sent(CONTINUATION, b"c"), sent(FINAL, b"d")].concat();
-        let expected = vec![Event::Ping(b"?".to_vec()), Event::Message(b"abcd".to_vec())];
+        let expected = vec![SocketEvent::Ping(b"?".to_vec()), SocketEvent::Message(b"abcd".to_vec())];
         for step in 1..bytes.len() {
             assert_eq!(all(&bytes, step), Ok(expected.clone()), "{step} bytes at a time");
         }
-        assert_eq!(all(&sent(FINAL | CLOSE, &[3, 232]), 3), Ok(vec![Event::Close]));
+        assert_eq!(all(&sent(FINAL | CLOSE, &[3, 232]), 3), Ok(vec![SocketEvent::Close]));
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
 
         #[test]
         fn messages_of_any_length_arrive(payload in proptest::collection::vec(any::<u8>(), 0..70_000)) {
-            prop_assert_eq!(all(&sent(FINAL | BINARY, &payload), 8192), Ok(vec![Event::Message(payload)]));
+            prop_assert_eq!(all(&sent(FINAL | BINARY, &payload), 8192), Ok(vec![SocketEvent::Message(payload)]));
         }
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! Facts only mark what they touch; rows are made when somebody looks, so that a burst of facts costs each row once.
 
+mod fact;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ConfigNode, EndpointSlice, Lease, Node, ObjectMeta, Pod, PodProbeMarker, Service};
+use api::endpointslice::Endpoint;
+use api::{ConfigNode, EndpointSlice, Node, ObjectMeta, Pod, PodProbeMarker, Service};
 use machine::Time;
 
 use crate::delta::{Changes, Delta};
-use crate::events::{EventObject, EventRow};
+use crate::events::EventRow;
 use crate::markers::MarkerRow;
 use crate::nodes::{Beats, NodeRow, grace_of};
 use crate::pods::{PodRow, PodState};
@@ -21,74 +24,7 @@ use crate::steps::Steps;
 use crate::strips::{self, Strip, StripKey, StripRow};
 use crate::table::Table;
 
-/// How much is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Attempts of each probe.
-    pub attempts: usize,
-    /// How long an attempt is kept.
-    pub window: Duration,
-    /// Events, the newest.
-    pub events: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { attempts: 120, window: Duration::from_secs(600), events: 300 }
-    }
-}
-
-/// How a fact came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// It was there when we came.
-    Listed,
-    /// It happened just now.
-    Live,
-}
-
-/// Something that is known. Keys are `namespace/name`, or the name alone at cluster scope.
-#[derive(Clone, Debug)]
-pub enum Fact {
-    /// A pod is as it says.
-    Pod(Arc<Pod>),
-    /// A pod is gone.
-    PodGone(String),
-    /// A Service is as it says.
-    Service(Arc<Service>),
-    /// A Service is gone.
-    ServiceGone(String),
-    /// A slice is as it says.
-    Slice(Arc<EndpointSlice>),
-    /// A slice is gone.
-    SliceGone(String),
-    /// A node is as it says.
-    Node(Arc<Node>),
-    /// A node is gone.
-    NodeGone(String),
-    /// The Lease of a node is as it says.
-    Lease(Arc<Lease>),
-    /// A node, by its name, has no Lease.
-    LeaseGone(String),
-    /// A PodProbeMarker is as it says.
-    Marker(Arc<PodProbeMarker>),
-    /// A PodProbeMarker is gone.
-    MarkerGone(String),
-    /// The latency profile is as it says.
-    Cluster(Arc<ConfigNode>),
-    /// There is no latency profile.
-    ClusterGone,
-    /// The grace that the node lifecycle controller of this process uses where no profile says otherwise.
-    DefaultGrace(Duration),
-    /// An event is as it says.
-    Event(Arc<EventObject>),
-    /// An event is gone.
-    EventGone(String),
-    /// An agent says what its probes did.
-    Report(Arc<AgentReport>),
-    /// Connections that the proxy has carried, by Service.
-    Connections(BTreeMap<String, u64>),
-}
+pub use fact::{Fact, Limits, Origin};
 
 struct KnownPod {
     pod: Arc<Pod>,
@@ -155,8 +91,8 @@ impl Board {
     }
 
     /// Takes a fact.
-    pub fn apply(&mut self, now: Time, seen: Seen, fact: Fact) {
-        let live = seen == Seen::Live;
+    pub fn apply(&mut self, now: Time, seen: Origin, fact: Fact) {
+        let live = seen == Origin::Live;
         match fact {
             Fact::Pod(pod) => self.see_pod(now, live, pod),
             Fact::PodGone(key) => self.pod_gone(&key),
@@ -259,16 +195,26 @@ impl Board {
 
     fn see_slice(&mut self, now: Time, live: bool, slice: Arc<EndpointSlice>) {
         let key = slice.metadata.key();
-        self.slice_gone(&key);
+        // One endpoint of many changes its conditions: then the others are left alone.
+        let before = self.slices.get(&key).filter(|before| same_targets(before, &slice)).cloned();
+        if before.is_none() {
+            self.slice_gone(&key);
+        }
         if slice.service_name().is_empty() {
             return;
         }
         let service = service_of(&slice);
-        self.slices_of.entry(service.clone()).or_default().insert(key.clone());
+        if before.is_none() {
+            self.slices_of.entry(service.clone()).or_default().insert(key.clone());
+        }
         self.touched.services.insert(service);
-        for endpoint in &slice.endpoints {
+        for (at, endpoint) in slice.endpoints.iter().enumerate() {
             let Some(target) = &endpoint.target_ref else { continue };
-            self.shown_in.entry(target.uid.clone()).or_default().insert(key.clone());
+            match &before {
+                Some(before) if before.endpoints[at] == *endpoint => continue,
+                Some(_) => {}
+                None => drop(self.shown_in.entry(target.uid.clone()).or_default().insert(key.clone())),
+            }
             let Some(pod) = self.uids.get(&target.uid) else { continue };
             self.touched.pods.insert(pod.clone());
             if let Some(known) = self.pods.get_mut(pod).filter(|_| endpoint.conditions.is_ready()) {
@@ -464,6 +410,16 @@ impl Board {
         let objects = self.pods.len() + self.services.len() + self.slices.len() + self.nodes.len() + self.markers.len();
         (objects, self.strips.values().map(Strip::len).sum(), self.rows.events.len())
     }
+}
+
+/// Returns whether two states of a slice are of the same Service and have the same pods in the same places.
+fn same_targets(a: &EndpointSlice, b: &EndpointSlice) -> bool {
+    fn target(endpoint: &Endpoint) -> Option<&str> {
+        endpoint.target_ref.as_ref().map(|target| target.uid.as_str())
+    }
+    a.service_name() == b.service_name()
+        && a.endpoints.len() == b.endpoints.len()
+        && a.endpoints.iter().zip(&b.endpoints).all(|(a, b)| target(a) == target(b))
 }
 
 fn service_of(slice: &EndpointSlice) -> String {

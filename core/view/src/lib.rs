@@ -20,7 +20,7 @@ mod steps;
 mod strips;
 mod table;
 
-pub use board::{Board, Fact, Limits, Seen};
+pub use board::{Board, Fact, Limits, Origin};
 pub use delta::{Changes, Delta};
 pub use events::{EventObject, EventRow};
 pub use markers::{MarkedPod, MarkerProbe, MarkerRow};
@@ -30,5 +30,5 @@ pub use probes::ProbeRow;
 pub use profile::{OwnerRow, ProfileRow};
 pub use report::{AgentReport, agent_address};
 pub use services::{EndpointRow, ServiceRow};
-pub use steps::{Step, StepName};
-pub use strips::{Attempt, Outcome, StripRow};
+pub use steps::{StartStep, StepName};
+pub use strips::{Attempt, AttemptResult, StripRow};

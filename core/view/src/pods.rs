@@ -5,7 +5,7 @@ use api::pod::ContainerStatus;
 use serde::Serialize;
 
 use crate::probes::{self, ProbeRow};
-use crate::steps::Step;
+use crate::steps::StartStep;
 
 /// Longer texts of users are cut: many rows keep many of these.
 const TEXT_BYTES_MAX: usize = 512;
@@ -75,7 +75,7 @@ pub struct PodRow {
     /// Its probes.
     pub probes: Vec<ProbeRow>,
     /// The waterfall of its start.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StartStep>,
     /// The Services that it is an endpoint of.
     pub services: Vec<String>,
 }
@@ -117,7 +117,7 @@ pub struct ConditionRow {
 }
 
 impl PodRow {
-    pub(crate) fn of(pod: &Pod, steps: Vec<Step>, services: Vec<String>) -> PodRow {
+    pub(crate) fn of(pod: &Pod, steps: Vec<StartStep>, services: Vec<String>) -> PodRow {
         let metadata = &pod.metadata;
         let statuses = pod.status.container_statuses.iter();
         let (state, reason, message) = state_of(pod);

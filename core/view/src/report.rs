@@ -6,17 +6,16 @@ use api::{Node, Timestamp, json};
 use machine::Time;
 use serde_json::Value;
 
-use crate::strips::{Attempt, Outcome};
+use crate::strips::{Attempt, AttemptResult};
 
 /// How the runtime of our own agent begins.
 pub(crate) const OWN_RUNTIME: &str = "lifesign://";
 
 /// Returns where the agent of a node listens, if it is one of ours.
 pub fn agent_address(node: &Node) -> Option<String> {
-    let port = node.status.daemon_endpoints.kubelet_endpoint.port;
     let own = node.status.node_info.container_runtime_version.starts_with(OWN_RUNTIME);
-    let address = node.status.addresses.iter().find(|address| address.type_ == "InternalIP")?;
-    (own && (1..=65_535).contains(&port)).then(|| format!("{}:{port}", address.address))
+    let (host, port) = node.agent_address().filter(|_| own)?;
+    Some(format!("{host}:{port}"))
 }
 
 /// What an agent says.
@@ -82,10 +81,10 @@ fn instant(value: &Value, name: &str) -> Option<Time> {
 fn attempt(item: &Value) -> Option<Attempt> {
     let (began, ended) = (instant(item, "began")?, instant(item, "ended")?);
     let outcome = match json::text(item, &["outcome"]).to_lowercase().as_str() {
-        "success" => Outcome::Success,
-        "warning" => Outcome::Warning,
-        "failure" => Outcome::Failure,
-        _ => Outcome::Unknown,
+        "success" => AttemptResult::Success,
+        "warning" => AttemptResult::Warning,
+        "failure" => AttemptResult::Failure,
+        _ => AttemptResult::Unknown,
     };
     Some(Attempt { began, took: ended.since(began), outcome, message: json::text(item, &["message"]).into() })
 }

@@ -31,7 +31,7 @@ pub enum StepName {
 
 /// One step of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct StartStep {
     /// Which one.
     pub step: StepName,
     /// When, in microseconds since the epoch.
@@ -126,8 +126,9 @@ impl Steps {
         }
     }
 
-    pub(crate) fn rows(&self) -> Vec<Step> {
-        let row = |(step, at): (StepName, Option<(Time, bool)>)| at.map(|(at, exact)| Step { step, at: at.as_micros(), exact });
+    pub(crate) fn rows(&self) -> Vec<StartStep> {
+        let row =
+            |(step, at): (StepName, Option<(Time, bool)>)| at.map(|(at, exact)| StartStep { step, at: at.as_micros(), exact });
         ALL.into_iter().zip(self.0).filter_map(row).collect()
     }
 }

@@ -14,7 +14,7 @@ use crate::report::ReportedWorker;
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Outcome {
+pub enum AttemptResult {
     /// It is well.
     Success,
     /// It is well, but somebody should look.
@@ -33,7 +33,7 @@ pub struct Attempt {
     /// How long it took.
     pub took: Duration,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: AttemptResult,
     /// Why it failed; empty if it did not.
     pub message: Box<str>,
 }

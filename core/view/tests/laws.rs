@@ -7,7 +7,7 @@ use std::time::Duration;
 use machine::Time;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use view::{AgentReport, Board, Delta, Fact, Limits, Seen};
+use view::{AgentReport, Board, Delta, Fact, Limits, Origin};
 
 const LIMITS: Limits = Limits { attempts: 5, window: Duration::from_secs(600), events: 4 };
 
@@ -149,7 +149,7 @@ proptest! {
         for change in &changes {
             now += Duration::from_millis(10);
             match fact(change, now) {
-                Some(fact) => board.apply(now, Seen::Live, fact),
+                Some(fact) => board.apply(now, Origin::Live, fact),
                 None => follower.take(&board.delta(now, follower.revision)),
             }
         }
@@ -175,11 +175,11 @@ fn who_was_away_for_too_long_gets_everything() {
     let now = Time::from_secs(1);
     for n in 0..1_200 {
         let pod = json!({"metadata": {"name": format!("p{n}"), "namespace": "d", "uid": format!("u{n}")}});
-        board.apply(now, Seen::Live, Fact::Pod(read(pod)));
+        board.apply(now, Origin::Live, Fact::Pod(read(pod)));
     }
     let seen = board.delta(now, None).revision;
     for n in 0..1_100 {
-        board.apply(now, Seen::Live, Fact::PodGone(format!("d/p{n}")));
+        board.apply(now, Origin::Live, Fact::PodGone(format!("d/p{n}")));
         board.delta(now, Some(seen));
     }
     let delta = board.delta(now, Some(seen));
@@ -194,7 +194,7 @@ fn long_texts_are_cut_at_a_character() {
     let message = "ä".repeat(5_000);
     let pod =
         json!({"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "status": {"phase": "Failed", "message": message}});
-    board.apply(Time::ZERO, Seen::Live, Fact::Pod(read(pod)));
+    board.apply(Time::ZERO, Origin::Live, Fact::Pod(read(pod)));
     let row = &board.delta(Time::ZERO, None).pods.put[0];
     assert!(row.message.len() < 600 && row.message.ends_with('…'), "{}", row.message.len());
 }

@@ -32,7 +32,7 @@ pub const CREATE_ERROR: &str = "ReplicaSetCreateError";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Requests for ReplicaSets, which may be sent at the same time.
-    pub sets: Vec<Step>,
+    pub sets: Vec<ReplicaSetWrite>,
     /// The request for the status; carried out when `sets` is empty.
     pub status: Option<Write>,
     /// When to plan again if nothing happens before.
@@ -41,7 +41,7 @@ pub struct Plan {
 
 /// A request for a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ReplicaSetWrite {
     /// The ReplicaSet.
     pub name: String,
     /// The request.
@@ -174,14 +174,14 @@ impl<'a> Rollout<'a> {
         for set in &self.deleted {
             let verb = Verb::delete(set.metadata.uid.clone());
             let write = Write::to::<ReplicaSet>(&set.metadata.namespace, &set.metadata.name, verb);
-            plan.sets.push(Step { name: set.metadata.name.clone(), write, event: None });
+            plan.sets.push(ReplicaSetWrite { name: set.metadata.name.clone(), write, event: None });
         }
         (plan.status, plan.look_again) = self.status(memory);
         plan
     }
 
     /// Returns the request that makes the new ReplicaSet.
-    fn creation(&self) -> Step {
+    fn creation(&self) -> ReplicaSetWrite {
         let deployment = self.deployment;
         let (metadata, spec) = (&deployment.metadata, &deployment.spec);
         let hash = template_hash(&spec.template, deployment.status.collision_count, self.gates);
@@ -207,7 +207,7 @@ impl<'a> Rollout<'a> {
             body["spec"]["minReadySeconds"] = spec.min_ready_seconds.into();
         }
         let event = (replicas > 0).then(|| scaled(deployment, &name, 0, replicas));
-        Step { write: Write::to::<ReplicaSet>(&metadata.namespace, &name, Verb::Create(body.into())), name, event }
+        ReplicaSetWrite { write: Write::to::<ReplicaSet>(&metadata.namespace, &name, Verb::Create(body.into())), name, event }
     }
 }
 

@@ -12,21 +12,21 @@ use api::Timestamp;
 use api::lease::{ANNOTATION_CAPABILITIES, ANNOTATION_VERSION};
 use api::moved::agent_lease;
 use futures::FutureExt;
-use kube::Client;
 use machine::Rng;
 use probe::{BackOffSteps, NodePolicy};
-use runtime::{Clock, EventWriter, Informers, Tasks, Writer};
+use runtime::{Client, Clock, EventWriter, Informers, Tasks, Writer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{AgentError, NETWORK_PROBES, OnStop};
-use crate::endpoint::Endpoint;
+use crate::config::{AgentError, AgentTls, NETWORK_PROBES, OnStop};
+use crate::endpoint::review::Reviewer;
+use crate::endpoint::{Endpoint, server_config};
 use crate::heartbeat::renew;
 use crate::metrics::Metrics;
-use crate::run::{MANAGER, random_seed, supervise};
+use crate::run::{MANAGER, supervise};
 use crate::supervisor::{AgentContext, Parts, RuntimeLists, Source, message_channel};
 
 /// How long the Lease holds without a renewal.
@@ -54,7 +54,8 @@ pub struct ClusterConfig {
     pub namespace: String,
     /// The socket of the container runtime.
     pub cri: PathBuf,
-    /// Where metrics and what the probes do are served; port 0 takes a free one.
+    /// Where metrics and what the probes do are served; port 0 takes a free one. On an address that others than this machine
+    /// reach it is TLS, and the API of the cluster is asked who may read.
     pub listen: SocketAddr,
     /// Gates, policy and second look of probes.
     pub node: NodePolicy,
@@ -91,9 +92,6 @@ impl ClusterConfig {
 ///
 /// An API or a container runtime that does not answer is waited for; an error is something that waiting cannot mend.
 pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) -> Result<(), AgentError> {
-    if !config.listen.ip().is_loopback() {
-        return Err(AgentError::NotLoopback(config.listen));
-    }
     let bad = |source| AgentError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(bad)?;
     let address = listener.local_addr().map_err(bad)?;
@@ -115,7 +113,11 @@ pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) 
     // However this ends, nothing of it goes on.
     let _ends = (stopped.clone().drop_guard(), context.halt.clone().drop_guard());
     let mut parts_of_agent = Tasks::<AgentError>::default();
-    let endpoint = Endpoint::new(messages, Arc::clone(&metrics)).serve(listener, None, stopped.clone());
+    // Beyond this machine it is served over TLS, and only to those whom the cluster allows it.
+    let public = !config.listen.ip().is_loopback();
+    let tls = if public { Some(server_config(&AgentTls::default(), &config.node_name)?) } else { None };
+    let reviewer = public.then(|| Reviewer::new(config.client.clone(), &config.node_name));
+    let endpoint = Endpoint::new(messages, Arc::clone(&metrics)).reviewed_by(reviewer).serve(listener, tls, stopped.clone());
     parts_of_agent.spawn("agent-endpoint", endpoint.map(Ok));
     let client = Arc::new(cri::Client::new(&config.cri.to_string_lossy()));
     let holding = hold_lease(writer.clone(), config.client.clone(), config.clock.clone(), place(&config), stopped.clone());
@@ -137,7 +139,7 @@ pub async fn run_in_cluster(mut config: ClusterConfig, stop: CancellationToken) 
         on_stop: OnStop::Leave,
         network_probes: config.max_concurrent_network_probes,
         exec_probes: config.max_concurrent_exec_probes,
-        rng: Rng::new(random_seed().map_err(AgentError::Random)?),
+        rng: Rng::new(runtime::random_seed().map_err(AgentError::Random)?),
     };
     supervise(parts, parts_of_agent, stop, stopped).await
 }

@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use probe::{BackOffSteps, NodePolicy};
 use processes::addresses::{Cidr, ClaimError};
 use processes::container::ShimProgram;
 use proxy::drain::Drains;
-use runtime::{Clock, Informers};
+use runtime::{Client, Clock, Informers};
 use tokio::sync::oneshot;
 
 /// From heartbeat to heartbeat; kubelet `nodeStatusUpdateFrequency`.
@@ -176,9 +175,6 @@ pub enum AgentError {
         #[source]
         source: io::Error,
     },
-    /// Its endpoint may not be reached from elsewhere.
-    #[error("cannot listen on {0}: what is served there is not protected, so only this machine may reach it; use 127.0.0.1")]
-    NotLoopback(SocketAddr),
     /// Random numbers.
     #[error("cannot draw a random number")]
     Random(#[source] io::Error),

@@ -1,9 +1,11 @@
 //! The agent's endpoint: logs, streams into pods, metrics, what the probes do. Over HTTPS, or over plain HTTP for this machine alone.
 //!
 //! Clients prove themselves with a certificate of the cluster's authority: administrators (as which the API server comes)
-//! get everything, other known readers everything but logs and streams, strangers only `/healthz`.
+//! get everything, other known readers everything but logs and streams, strangers only `/healthz`. On a cluster of others they bring a
+//! token, and its API says who may read.
 
 mod answers;
+pub(crate) mod review;
 mod streams;
 pub(crate) mod tls;
 
@@ -11,7 +13,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -26,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::metrics::Metrics;
 use crate::supervisor::Message;
 use answers::answer;
+use review::Reviewer;
 pub(crate) use tls::server_config;
 use tls::{Caller, caller};
 
@@ -41,6 +44,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Endpoint {
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Who says who may read; `None`: certificates do.
+    reviewer: Option<Arc<Reviewer>>,
     /// Connections, also those that became streams.
     connections: TaskTracker,
     /// Ends them.
@@ -49,7 +54,14 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(messages: mpsc::Sender<Message>, metrics: Arc<Metrics>) -> Endpoint {
-        Endpoint { messages, metrics, connections: TaskTracker::new(), cut_off: CancellationToken::new() }
+        let (connections, cut_off) = (TaskTracker::new(), CancellationToken::new());
+        Endpoint { messages, metrics, reviewer: None, connections, cut_off }
+    }
+
+    /// Returns the same endpoint, which has the API of the cluster say who may read.
+    pub(crate) fn reviewed_by(mut self, reviewer: Option<Reviewer>) -> Endpoint {
+        self.reviewer = reviewer.map(Arc::new);
+        self
     }
 
     /// Serves until told to stop; without `tls` whoever can connect is a reader, so only this machine should.
@@ -95,11 +107,23 @@ impl Endpoint {
         self.answer_all(caller, stream).await;
     }
 
+    /// Returns who asks, or the answer to somebody who may not; how the endpoint is may be known by everybody.
+    async fn reviewed(&self, caller: Caller, request: &Request<Incoming>) -> Result<Caller, (StatusCode, &'static str)> {
+        let Some(reviewer) = self.reviewer.as_ref().filter(|_| request.uri().path() != answers::HEALTH) else {
+            return Ok(caller);
+        };
+        reviewer.judge(request.headers(), request.uri().path()).await.refusal().map_or(Ok(Caller::Reader), Err)
+    }
+
     /// Answers the requests of one connection.
     async fn answer_all(self, caller: Caller, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request: Request<Incoming>| {
             let this = self.clone();
             async move {
+                let caller = match this.reviewed(caller, &request).await {
+                    Ok(caller) => caller,
+                    Err((code, why)) => return Ok(answers::text(code, why)),
+                };
                 Ok::<_, Infallible>(match streams::is_stream(request.uri().path()) {
                     true => streams::answer(&this, caller, request).await,
                     false => answer(&this, caller, request.method(), request.uri()).await,

@@ -1,6 +1,6 @@
 //! The messages of `grpc.health.v1.Health/Check`, each with one field, and their frame.
 
-use cri::wire::{FRAME_HEAD, Message, Value, fields};
+use cri::wire::{Message, Value, fields, unframe};
 
 /// The path of the call.
 pub(crate) const PATH: &str = "/grpc.health.v1.Health/Check";
@@ -60,16 +60,6 @@ pub(crate) fn state_of(framed: &[u8]) -> Option<String> {
     })?;
     let known = usize::try_from(state).ok().and_then(|state| STATES.get(state));
     Some(known.map_or_else(|| state.to_string(), |name| (*name).to_owned()))
-}
-
-/// Returns the message of a frame that is not compressed.
-fn unframe(framed: &[u8]) -> Option<&[u8]> {
-    let (head, rest) = framed.split_at_checked(FRAME_HEAD)?;
-    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-    if head[0] != 0 {
-        return None;
-    }
-    rest.get(..usize::try_from(length).ok()?)
 }
 
 #[cfg(test)]

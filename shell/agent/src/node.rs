@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use api::config_node::{ANNOTATION_UPDATE_FREQUENCY, ConfigNode, NAME};
 use api::{Node, Quantity, Timestamp, Verb, Write, WriteError, WriteFailure};
-use kube::Client;
 use machine::Time;
 use processes::addresses::Cidr;
-use runtime::Writer;
+use runtime::{Client, Writer};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

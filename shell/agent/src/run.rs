@@ -69,7 +69,7 @@ pub async fn run(mut config: AgentConfig, stop: CancellationToken) -> Result<(),
     if let Err(error) = node::post_status(&writer, &facts, config.clock.now(), ready_since).await {
         tracing::warn!(node = facts.name, %error, "the status of the node could not be posted");
     }
-    let mut rng = Rng::new(random_seed().map_err(unusable)?);
+    let mut rng = Rng::new(runtime::random_seed().map_err(unusable)?);
     let metrics = Arc::new(Metrics::new());
     let (messages, inbox) = message_channel();
     let context = Arc::new(AgentContext {
@@ -222,10 +222,4 @@ fn claim(wanted: Option<Cidr>, before: Option<Cidr>, adopted: &HashMap<String, A
         }
     }
     Claim::first_free(POD_RANGE)
-}
-
-pub(crate) fn random_seed() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_le_bytes(bytes))
 }

@@ -8,10 +8,7 @@ use std::time::SystemTime;
 use api::status::{Status, Subject};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use registry::authz::{Identity, MASTERS};
-
-/// The group of everybody who is known.
-const AUTHENTICATED: &str = "system:authenticated";
+use registry::authz::{AUTHENTICATED, Identity, MASTERS};
 
 /// The identity of a client certificate that was verified by TLS; put into the extensions of a request.
 #[derive(Clone, Debug)]
@@ -25,7 +22,7 @@ pub fn certificate_identity(der: &[u8]) -> Option<Identity> {
     let mut groups: Vec<String> =
         subject.iter_organization().filter_map(|name| name.as_str().ok().map(str::to_owned)).collect();
     groups.push(AUTHENTICATED.to_owned());
-    Some(Identity { user, groups, uid: String::new() })
+    Some(Identity { user, groups, ..Identity::default() })
 }
 
 /// The tokens of a file `token,user,uid,"group1,group2"`, read again when the file changes.
@@ -82,7 +79,8 @@ fn parse_tokens(text: &str) -> BTreeMap<String, Identity> {
             .collect();
         groups.push(AUTHENTICATED.to_owned());
         if !token.is_empty() && !user.is_empty() {
-            tokens.insert(token.to_owned(), Identity { user: user.to_owned(), groups, uid: uid.to_owned() });
+            let identity = Identity { user: user.to_owned(), groups, uid: uid.to_owned(), ..Identity::default() };
+            tokens.insert(token.to_owned(), identity);
         }
     }
     tokens
@@ -126,7 +124,18 @@ pub(crate) fn impersonate(identity: Identity, headers: &HeaderMap) -> Result<Ide
     if user != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
         groups.push(AUTHENTICATED.to_owned());
     }
-    Ok(Identity { user, groups, uid: text("impersonate-uid") })
+    Ok(Identity { user, groups, uid: text("impersonate-uid"), extra: impersonated_extra(headers) })
+}
+
+/// Returns what `Impersonate-Extra-KEY` says; keys are percent-encoded, because headers have no slashes.
+fn impersonated_extra(headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in headers {
+        if let (Some(key), Ok(value)) = (name.as_str().strip_prefix("impersonate-extra-"), value.to_str()) {
+            extra.entry(registry::query::decode_segment(key)).or_default().push(value.to_owned());
+        }
+    }
+    extra
 }
 
 #[cfg(test)]
@@ -152,7 +161,7 @@ mod tests {
             }
             headers
         };
-        let admin = || Identity { user: "admin".into(), groups: vec![MASTERS.into()], uid: String::new() };
+        let admin = || Identity { user: "admin".into(), groups: vec![MASTERS.into()], ..Identity::default() };
         let jane = impersonate(admin(), &headers(&[("impersonate-user", "jane"), ("impersonate-group", "devs")])).unwrap();
         assert_eq!(
             (jane.user.as_str(), jane.groups.as_slice()),
@@ -160,8 +169,12 @@ mod tests {
         );
         let account = impersonate(admin(), &headers(&[("impersonate-user", "system:serviceaccount:ns:robot")])).unwrap();
         assert!(account.is_in("system:serviceaccounts:ns") && !account.is_in(MASTERS));
+        let further =
+            [("impersonate-user", "jane"), ("impersonate-extra-a%2fscope", "x"), ("impersonate-extra-a%2fscope", "y")];
+        let extra = impersonate(admin(), &headers(&further)).unwrap().extra;
+        assert_eq!(extra["a/scope"], ["x", "y"]);
         assert_eq!(impersonate(admin(), &headers(&[("impersonate-group", "devs")])).unwrap_err().code, 400);
-        let other = Identity { user: "jane".into(), groups: Vec::new(), uid: String::new() };
+        let other = Identity { user: "jane".into(), ..Identity::default() };
         assert_eq!(impersonate(other.clone(), &headers(&[("impersonate-user", "admin")])).unwrap_err().code, 403);
         assert_eq!(impersonate(other.clone(), &HeaderMap::new()).unwrap(), other);
     }

@@ -46,6 +46,7 @@ impl Server {
         for name in NAMESPACES {
             self.ensure("", "namespaces", "", json!({"metadata": {"name": name}})).await?;
         }
+        published::priority_classes(self).await?;
         for definition in definitions {
             self.ensure("apiextensions.k8s.io", "customresourcedefinitions", "", definition.clone()).await?;
         }
@@ -169,6 +170,9 @@ impl Controllers {
         }
         if key.starts_with("//namespaces/") {
             self.todo.namespaces.insert(stored.index.name.clone());
+        }
+        if published::is_published(stored) && (key.starts_with("//configmaps/") || key.starts_with("//services/")) {
+            self.todo.publish = true;
         }
         if &**key == LATENCY_PROFILE {
             self.take_tolerations(&stored.object());

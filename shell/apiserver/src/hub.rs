@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use api::status::Status;
-use registry::state::{Answer, Change, Refused, RegistryState, Snapshot, Stored, WindowLimits, Write};
+use registry::recent::Recent;
+use registry::state::{Answer, Change, Current, Refused, RegistryState, Snapshot, Stored, WindowLimits, Write};
 use runtime::Clock;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -59,6 +60,8 @@ struct Full {
 
 struct Shared {
     state: RegistryState,
+    /// What was written last, parsed.
+    recent: Recent,
     /// By what their keys begin with: `/<group>/<resource>/`, or `/` for everything.
     watchers: BTreeMap<String, Vec<Watcher>>,
 }
@@ -149,7 +152,7 @@ impl Hub {
 
     fn new(state: RegistryState, submit: Submit, fallback: Option<Fallback>, clock: Clock, metrics: Arc<Metrics>) -> Hub {
         let revision = watch::Sender::new(state.revision());
-        let shared = Mutex::new(Shared { state, watchers: BTreeMap::new() });
+        let shared = Mutex::new(Shared { state, recent: Recent::default(), watchers: BTreeMap::new() });
         Hub(Arc::new(Inner {
             shared,
             submit,
@@ -170,6 +173,12 @@ impl Hub {
     /// Returns the present.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.shared().state.snapshot()
+    }
+
+    /// Returns a stored object as a write begins from it.
+    pub(crate) fn current<'a>(&self, stored: &'a Arc<Stored>) -> Current<'a> {
+        let parsed = self.shared().recent.get(stored);
+        parsed.map_or_else(|| Current::new(stored), |parsed| Current::parsed(stored, parsed))
     }
 
     /// Returns the objects as they were at a revision, if that is still known.
@@ -253,7 +262,7 @@ impl Hub {
     /// Returns what committing a write now would answer, and commits nothing.
     pub(crate) fn rehearse(&self, write: Write) -> Answer {
         let now = self.0.clock.now();
-        self.shared().state.stage(now, vec![write]).answers.pop().expect("one answer per write")
+        self.snapshot().stage(now, vec![write]).answers.pop().expect("one answer per write")
     }
 
     /// Registers a watcher of the keys below `prefix` (which begins with `resource_prefix`), and returns what has happened
@@ -330,10 +339,12 @@ impl Inner {
 
     /// Stages a batch, commits it and shows it to everybody, or does nothing at all.
     fn commit_with(&self, store: &mut dyn Store, writes: Vec<Write>, room: Room) -> Result<Vec<Answer>, StoreError> {
-        let (staged, floor) = {
+        // Nobody else publishes, so what is staged holds without the lock: readers do not wait for it.
+        let (snapshot, floor) = {
             let shared = self.shared.lock().expect("no code panics while it holds the state");
-            (shared.state.stage(self.clock.now(), writes), shared.state.floor())
+            (shared.state.snapshot(), shared.state.floor())
         };
+        let staged = snapshot.stage(self.clock.now(), writes);
         // Without changes nothing needs to be written, unless it is to find out whether it could be.
         if !staged.changes.is_empty() || self.full.borrow().is_some() {
             let started = Instant::now();
@@ -342,15 +353,17 @@ impl Inner {
             tracing::trace!(target: "hop", changes = staged.changes.len(), took_us = took.as_micros(), "commit");
             self.metrics.committed(staged.changes.len(), took, store.bytes());
         }
-        let (next, changes, answers) = staged.into_parts();
+        let (next, changes, answers, parsed) = staged.into_parts();
         let revision = next.revision;
-        {
+        let _gone = {
             let mut shared = self.shared.lock().expect("no code panics while it holds the state");
             shared.state.publish(next, &changes);
+            let gone = shared.recent.keep(parsed);
             for change in &changes {
                 shared.deliver(change, &self.metrics);
             }
-        }
+            gone
+        };
         self.metrics.revision(revision);
         self.revision.send_replace(revision);
         Ok(answers)

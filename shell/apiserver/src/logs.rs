@@ -6,15 +6,15 @@ use std::time::Duration;
 use api::json;
 use api::status::Status;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1::Builder;
 use hyper_util::rt::TokioIo;
+use registry::containers::{self, agent_address, check_started, container_of};
 use registry::state::key;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -56,12 +56,15 @@ impl AgentDialer {
     }
 
     /// Sends a request to an agent; the connection may be upgraded.
-    pub(crate) async fn send(
+    pub(crate) async fn send<B>(
         &self,
         host: &str,
         port: u16,
-        request: Request<Empty<Bytes>>,
-    ) -> Result<http::Response<hyper::body::Incoming>, String> {
+        request: Request<B>,
+    ) -> Result<http::Response<hyper::body::Incoming>, String>
+    where
+        B: http_body::Body<Data = Bytes, Error = std::convert::Infallible> + Send + Unpin + 'static,
+    {
         let dial = async {
             let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
             let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
@@ -121,20 +124,19 @@ pub(crate) async fn log(server: &Server, target: &Target, call: &Call) -> Result
 
 /// Answers `nodes/N/proxy`: what the endpoint of the node's agent or kubelet says, as it is.
 pub(crate) async fn proxy(server: &Server, target: &Target, call: &Call) -> Result<Reply, Status> {
-    let snapshot = server.0.hub.snapshot();
-    let catalog = server.catalog();
-    let nodes = catalog.find("", "v1", "nodes").expect("nodes are built in");
-    if snapshot.get(&key("", "nodes", "", &target.name)).is_none() {
-        return Err(Status::not_found(&nodes.resource.subject(&target.name)));
-    }
-    let (host, port) = agent_address(&snapshot, &target.name)?;
+    let (node, (host, port)) = containers::proxied_node(&server.0.hub.snapshot(), &target.name)?;
     let place = server.0.log_streams.open(&call.identity.user)?;
     let dialer = server.0.logs.as_ref().ok_or_else(|| Status::not_implemented("this server cannot reach agents"))?;
     let beyond: Vec<String> = target.beyond.split('/').map(registry::query::encode_component).collect();
     let path = format!("/{}?{}", beyond.join("/"), call.parameters.encoded());
     let unreachable =
-        |error| Status::internal(format!("the agent of node {:?} at {host}:{port} cannot be reached: {error}", target.name));
-    let answer = dialer.get(&host, port, &path).await.map_err(unreachable)?;
+        |error| Status::internal(format!("the agent of node {node:?} at {host}:{port} cannot be reached: {error}"));
+    let mut request = Request::builder().method(&call.method).uri(path).header(HOST, format!("{host}:{port}"));
+    for name in [ACCEPT, CONTENT_TYPE] {
+        request = call.headers.get(&name).into_iter().fold(request, |request, value| request.header(&name, value));
+    }
+    let request = request.body(Full::new(call.body.clone())).map_err(|error| Status::bad_request(error.to_string()))?;
+    let answer = dialer.send(&host, port, request).await.map_err(unreachable)?;
     let (parts, body) = answer.into_parts();
     let body = body.map_err(move |error| {
         let _ = &place;
@@ -163,61 +165,6 @@ where
     // What has come by then is all that is told.
     let _ = tokio::time::timeout(DIAL_TIMEOUT, read).await;
     String::from_utf8_lossy(&text).into_owned()
-}
-
-pub(crate) fn container_of(pod: &Value, asked: &str) -> Result<String, Status> {
-    let pod_name = json::text(pod, &["metadata", "name"]);
-    let names = |list: &str| -> Vec<String> {
-        json::items(pod, &["spec", list]).iter().map(|container| json::text(container, &["name"]).to_owned()).collect()
-    };
-    let (containers, init) = (names("containers"), names("initContainers"));
-    if !asked.is_empty() {
-        if containers.iter().chain(&init).any(|name| name == asked) {
-            return Ok(asked.to_owned());
-        }
-        return Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}")));
-    }
-    match containers.as_slice() {
-        [only] => Ok(only.clone()),
-        several => {
-            let mut text =
-                format!("a container name must be specified for pod {pod_name}, choose one of: [{}]", several.join(" "));
-            if !init.is_empty() {
-                text.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
-            }
-            Err(Status::bad_request(text))
-        }
-    }
-}
-
-fn check_started(pod: &Value, container: &str, previous: bool) -> Result<(), Status> {
-    let pod_name = json::text(pod, &["metadata", "name"]);
-    let statuses =
-        json::items(pod, &["status", "containerStatuses"]).iter().chain(json::items(pod, &["status", "initContainerStatuses"]));
-    let status = statuses.into_iter().find(|status| json::text(status, &["name"]) == container);
-    let waiting = |reason: &str| {
-        Status::bad_request(format!("container {container:?} in pod {pod_name:?} is waiting to start: {reason}"))
-    };
-    let Some(status) = status else { return Err(waiting("ContainerCreating")) };
-    let ended_before = json::at(status, &["lastState", "terminated"]).is_some();
-    if previous {
-        let text = format!("previous terminated container {container:?} in pod {pod_name:?} not found");
-        return if ended_before { Ok(()) } else { Err(Status::bad_request(text)) };
-    }
-    match json::at(status, &["state", "waiting"]) {
-        Some(state) if !ended_before => Err(waiting(json::text(state, &["reason"]))),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn agent_address(snapshot: &registry::state::Snapshot, node: &str) -> Result<(String, u16), Status> {
-    let unreachable = || Status::internal(format!("node {node:?} has no agent endpoint; is its agent running?"));
-    let object = snapshot.get(&key("", "nodes", "", node)).ok_or_else(unreachable)?.object();
-    let port = json::int(&object, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);
-    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).ok_or_else(unreachable)?;
-    let addresses = json::items(&object, &["status", "addresses"]);
-    let host = addresses.iter().find(|address| json::text(address, &["type"]) == "InternalIP").ok_or_else(unreachable)?;
-    Ok((json::text(host, &["address"]).to_owned(), port))
 }
 
 #[cfg(test)]

@@ -74,13 +74,13 @@ pub(crate) fn route(path: &str) -> Route {
         ["apis", group, version] => {
             Route::Discovery(Discovery::Resources { group: (*group).to_owned(), version: (*version).to_owned() })
         }
-        ["api", version, rest @ ..] => target("", version, rest),
-        ["apis", group, version, rest @ ..] => target(group, version, rest),
+        ["api", version, rest @ ..] => target("", version, rest, path.ends_with('/')),
+        ["apis", group, version, rest @ ..] => target(group, version, rest, path.ends_with('/')),
         _ => Route::Unknown,
     }
 }
 
-fn target(group: &str, version: &str, rest: &[&str]) -> Route {
+fn target(group: &str, version: &str, rest: &[&str], slash: bool) -> Route {
     let (watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
@@ -96,6 +96,10 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Route {
         [resource, name] => (*resource, *name, String::new()),
         [resource, name, "proxy", beyond_proxy @ ..] => {
             beyond = beyond_proxy.join("/");
+            // A path with a slash at its end is another one, to whom it leads.
+            if slash && !beyond.is_empty() {
+                beyond.push('/');
+            }
             (*resource, *name, "proxy".to_owned())
         }
         [resource, name, subresource @ ..] => (*resource, *name, subresource.join("/")),
@@ -168,6 +172,9 @@ mod tests {
         );
         let node = resource("/api/v1/nodes/n1/proxy/debug/probes");
         assert_eq!((node.name.as_str(), node.subresource.as_str(), node.beyond.as_str()), ("n1", "proxy", "debug/probes"));
+        assert_eq!(resource("/api/v1/nodes/n1/proxy/logs/").beyond, "logs/");
+        assert_eq!(resource("/api/v1/nodes/n1/proxy/").beyond, "");
+        assert_eq!(resource("/api/v1/nodes/https:n1:10250/proxy/pods").name, "https:n1:10250");
         assert_eq!(route("/nothing/here"), Route::Unknown);
         assert_eq!(route("/readyz/ping"), Route::Health("readyz", "ping".into()));
     }

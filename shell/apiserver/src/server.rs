@@ -15,8 +15,9 @@ use http::header::{ACCEPT, HeaderName};
 use http::{Method, Request, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use machine::Rng;
-use registry::authz::Identity;
+use registry::authz::{self, Identity};
 use registry::query::Parameters;
+use registry::tokens::{self, ISSUER, Known};
 use runtime::Clock;
 
 use crate::auth::{self, PeerIdentity, Tokens};
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) documents: handlers::documents::Documents,
     pub(crate) watches: Streams,
+    /// What watchers are told of the latest changes.
+    pub(crate) lines: handlers::watch::lines::Lines,
     pub(crate) log_streams: Streams,
     pub(crate) tunnels: Streams,
     pub(crate) logs: Option<crate::logs::AgentDialer>,
@@ -128,6 +131,7 @@ impl Server {
             metrics,
             documents: handlers::documents::Documents::default(),
             watches: Streams::new("watches", WATCHES_OF_ONE_MAX),
+            lines: handlers::watch::lines::Lines::default(),
             log_streams: Streams::new("logs", LOGS_OF_ONE_MAX),
             tunnels: Streams::new("streams into pods", TUNNELS_OF_ONE_MAX),
             logs: parts.logs,
@@ -206,7 +210,7 @@ impl Server {
     /// Finds out who asks, and whether anybody may.
     fn admit(&self, parts: &http::request::Parts, route: &Route) -> Result<Identity, Status> {
         let open = matches!(route, Route::Version | Route::Health(..));
-        let by_token = |token: &str| self.identity_of(token);
+        let by_token = |token: &str| Some(self.known_by(token, &[ISSUER])?.identity);
         let identity = auth::authenticate(parts.extensions.get::<PeerIdentity>(), &parts.headers, by_token)?;
         let identity = match identity {
             Some(identity) => identity,
@@ -219,10 +223,12 @@ impl Server {
         auth::impersonate(identity, &parts.headers)
     }
 
-    /// Returns who a bearer token stands for.
-    pub(crate) fn identity_of(&self, token: &str) -> Option<Identity> {
-        let listed = self.0.tokens.as_ref().and_then(|tokens| tokens.identity(token));
-        listed.or_else(|| registry::tokens::identity(&self.0.signer.verify(token)?, &self.0.hub.snapshot(), self.0.clock.now()))
+    /// Returns who a bearer token stands for, to one of the audiences; those of the file are for this server.
+    pub(crate) fn known_by(&self, token: &str, audiences: &[&str]) -> Option<Known> {
+        if let Some(identity) = self.0.tokens.as_ref().and_then(|tokens| tokens.identity(token)) {
+            return Some(Known { identity, audiences: tokens::common_audiences(audiences, [ISSUER])? });
+        }
+        tokens::identity(&self.0.signer.verify(token)?, &self.0.hub.snapshot(), self.0.clock.now(), audiences)
     }
 
     /// Returns what a request is counted as. Only what is served has a name here: paths are the client's to invent, and the
@@ -285,7 +291,11 @@ impl Server {
                 let work = async move { handlers::resource(&server, &asked, &target, &call).await };
                 self.0.pool.run(size, written, work).await?
             }
-            route => self.0.pool.run(usize::MAX, 0, async move { server.document(&route, &call) }).await?,
+            route => {
+                let verb = call.method.as_str().to_ascii_lowercase();
+                authz::authorize_path(&call.identity, &verb, parts.uri.path())?;
+                self.0.pool.run(usize::MAX, 0, async move { server.document(&route, &call) }).await?
+            }
         };
         let kept = reply.extensions_mut().remove::<Kept>();
         if kept == Some(Kept::LongRunning) {
@@ -307,7 +317,7 @@ impl Server {
     fn document(&self, route: &Route, call: &Call) -> Result<Reply, Status> {
         match route {
             Route::Metrics => Ok(handlers::health::metrics(self)),
-            Route::Backup => handlers::documents::backup(self, call),
+            Route::Backup => Ok(handlers::documents::backup(self)),
             Route::Configz => Ok(handlers::documents::configz(self)),
             Route::Discovery(what) => handlers::documents::discovery(self, what, call),
             Route::OpenApi(rest) => handlers::documents::openapi(self, rest, call),

@@ -8,9 +8,10 @@ use http::header::{CONNECTION, HOST, UPGRADE};
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use registry::containers::{agent_address, container_of};
 use registry::state::key;
 
-use crate::logs::{agent_address, container_of, error_text};
+use crate::logs::error_text;
 use crate::reply::{self, Reply};
 use crate::request::Target;
 use crate::server::{Call, Server};
@@ -44,7 +45,7 @@ pub(crate) async fn tunnel(server: &Server, target: &Target, call: &Call) -> Res
     let (host, port) = agent_address(&snapshot, node)?;
     let place = server.0.tunnels.open(&call.identity.user)?;
     let dialer = server.0.logs.as_ref().ok_or_else(|| Status::not_implemented("this server cannot reach agents"))?;
-    let mut request = Request::new(http_body_util::Empty::new());
+    let mut request = Request::new(http_body_util::Empty::<bytes::Bytes>::new());
     *request.method_mut() = if call.method == Method::POST { Method::POST } else { Method::GET };
     *request.uri_mut() = path.parse().map_err(|_| Status::bad_request("the query cannot be part of a path"))?;
     pass_on(&call.headers, request.headers_mut());

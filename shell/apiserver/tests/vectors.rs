@@ -122,7 +122,7 @@ async fn launch(directory: Option<&tempfile::TempDir>, gates: FeatureGates, work
 
 /// Runs the controllers of workloads and nothing else: pods of these cases are never scheduled.
 fn start_controllers(server: &Server, gates: &FeatureGates, stop: &CancellationToken) {
-    let client = kube::Client::new(server.service(Identity::internal("controllers")), "default");
+    let client = runtime::Client::new(server.service(Identity::internal("controllers")));
     let metrics = controllers::Metrics::register(&mut prometheus_client::registry::Registry::default());
     let config = ControllersConfig {
         informers: runtime::Informers::new(client.clone(), metrics.api.clone()),

@@ -1,17 +1,21 @@
 //! The profiles agent of a node: takes the steps that its Node shows, changes files, and says what became of it.
 //!
-//! What was under way when it ended is finished or taken back before anything else, also when no API server answers.
+//! What is under way is finished or taken back before anything else, also when no API server answers, and as often as it takes.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use api::config_node::{ANNOTATION_APPLIED_STEP, ANNOTATION_APPLY_STEP};
 use api::{Node, Verb, Write};
-use kube::{Client, Config};
-use profiles::steps::{AppliedStep, ApplyStep, Component, ComponentState, ComponentValues, Decision, StepResult, decide};
+use machine::Time;
+use profiles::steps::{
+    AppliedStep, ApplyStep, Component, ComponentState, ComponentValues, Decision, StepResult, Unable, decide,
+};
 use profiles::stock::values_in_use;
-use runtime::{Clock, Informers, WatchEvent, Writer};
+use runtime::{Client, Clock, Config, Informers, WatchEvent, Writer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +51,7 @@ pub struct AgentConfig {
 pub enum AgentError {
     /// The client.
     #[error("the API cannot be reached that way")]
-    Client(#[source] kube::Error),
+    Client(#[source] runtime::ConfigError),
     /// The folder of records.
     #[error("{}", path.display())]
     Records {
@@ -64,7 +68,10 @@ type NodeApplier = Applier<Disk, NodeHost>;
 /// Runs the agent until told to stop.
 pub async fn run(config: AgentConfig, stop: CancellationToken) -> Result<(), AgentError> {
     let client = Client::try_from(config.config.clone()).map_err(AgentError::Client)?;
-    std::fs::create_dir_all(&config.records).map_err(|source| AgentError::Records { path: config.records.clone(), source })?;
+    let records = runtime::files::make_private_folder(&config.records)
+        .and_then(|()| std::fs::set_permissions(&config.records, Permissions::from_mode(0o700)))
+        .and_then(|()| runtime::files::tidy_private_folder(&config.records));
+    records.map_err(|source| AgentError::Records { path: config.records.clone(), source })?;
     let host = NodeHost::new(config.place.clone(), config.config.clone(), client.clone(), stop.clone());
     let metrics = runtime::Metrics::default();
     let agent = Agent {
@@ -75,6 +82,7 @@ pub async fn run(config: AgentConfig, stop: CancellationToken) -> Result<(), Age
         components: config.components,
         answer: AppliedStep { version: env!("CARGO_PKG_VERSION").to_owned(), ..AppliedStep::default() },
         published: None,
+        waits_since: None,
     };
     agent.run(Informers::new(client, metrics), stop).await;
     Ok(())
@@ -90,11 +98,12 @@ struct Agent {
     answer: AppliedStep,
     /// What was last said.
     published: Option<String>,
+    /// Since when the step that the Node shows waits for a component.
+    waits_since: Option<Time>,
 }
 
 impl Agent {
     async fn run(mut self, informers: Informers, stop: CancellationToken) {
-        self.recover().await;
         let own = format!("metadata.name={}", self.node);
         let mut nodes = informers.follow_in::<Node>(runtime::Scope::fields(own));
         let clock = self.clock.clone();
@@ -103,13 +112,18 @@ impl Agent {
             if stop.is_cancelled() {
                 return;
             }
-            let mut again = LOOK;
+            // Nothing else is begun while something is neither confirmed nor taken back.
+            let over = self.recover().await;
+            let mut again = if over { LOOK } else { AGAIN };
             if known {
                 self.look().await;
-                self.take(shown.as_deref(), &stop).await;
+                if over {
+                    self.take(shown.as_deref()).await;
+                }
                 // A component that is about to start says soon what it uses.
                 let starting = self.answer.components.values().any(is_starting);
-                if !self.publish().await || starting {
+                let unfinished = self.answer.result == Some(StepResult::Running);
+                if !self.publish().await || starting || unfinished {
                     again = AGAIN;
                 }
             }
@@ -118,7 +132,7 @@ impl Agent {
                 () = stop.cancelled() => return,
                 () = clock.sleep_until(Some(until)) => {}
                 // Other news of the Node are no reason to look.
-                step = next_step(&mut nodes, &shown, &mut known, &mut self) => shown = step,
+                step = next_step(&mut nodes, &shown, &mut known, &mut self) => (shown, self.waits_since) = (step, None),
             }
         }
     }
@@ -136,25 +150,31 @@ impl Agent {
         result
     }
 
-    /// Finishes or takes back what was under way.
-    async fn recover(&mut self) {
-        let (outcomes, why) = self.work(|applier| (applier.recover(), applier.host().why().to_owned())).await;
-        match outcomes {
-            Ok(outcomes) => {
-                // One whose deadline was over was not looked at again.
-                let why = if why.is_empty() {
-                    "an agent ended before it was proven, and its deadline is over".to_owned()
-                } else {
-                    why
-                };
-                for (component, id, outcome) in outcomes {
+    /// Finishes or takes back what was under way; returns whether nothing is any more.
+    async fn recover(&mut self) -> bool {
+        let mut over = true;
+        for component in Component::ALL {
+            let (outcome, why) = self.work(move |applier| (applier.recover_one(component), applier.why())).await;
+            match outcome {
+                Ok(None) => {}
+                Ok(Some((id, outcome))) => {
                     tracing::info!(component = component.name(), id, ?outcome, "a change that was under way is over");
                     self.conclude(&id, component, Ok(outcome), &why);
                 }
+                // The next agent goes on.
+                Err(Error::Stopped) => over = false,
+                // Nothing can be undone by what cannot be read: the component is one that cannot be changed.
+                Err(error @ Error::Record(_)) => {
+                    tracing::error!(component = component.name(), error = runtime::chain(&error), "its record cannot be used");
+                }
+                Err(error) => {
+                    let error = runtime::chain(&error);
+                    tracing::error!(component = component.name(), error, "what was under way could not be finished yet");
+                    (self.answer.message, over) = (error, false);
+                }
             }
-            Err(Error::Stopped) => {}
-            Err(error) => tracing::error!(error = runtime::chain(&error), "what was under way could not be finished"),
         }
+        over
     }
 
     /// Looks at the components.
@@ -164,16 +184,23 @@ impl Agent {
     }
 
     /// Takes the step that the Node shows, if it is a new one.
-    async fn take(&mut self, shown: Option<&str>, stop: &CancellationToken) {
+    async fn take(&mut self, shown: Option<&str>) {
         let answered = if self.answer.result == Some(StepResult::Running) { "" } else { self.answer.id.as_str() };
         let states = &self.answer.components;
-        let able = |component: Component| match states.get(&component) {
-            Some(state) if state.able => Ok(()),
-            Some(state) => Err(state.message.clone()),
-            None => Err(format!("this node has no {} that this agent may change", component.name())),
+        let able = |step: &ApplyStep| match states.get(&step.component) {
+            Some(state) if state.able || state.adoptable && step.adopt => Ok(()),
+            Some(state) if is_starting(state) => Err(Unable::Yet(state.message.clone())),
+            Some(state) => Err(Unable::ByItself(state.message.clone())),
+            None => {
+                let name = step.component.name();
+                Err(Unable::ByItself(format!("this node has no {name} that this agent may change")))
+            }
         };
-        match decide(shown, answered, able) {
-            Decision::Nothing => {}
+        let now = self.clock.now();
+        let waited = now.since(*self.waits_since.get_or_insert(now));
+        match decide(shown, answered, waited, able) {
+            Decision::Nothing => self.waits_since = None,
+            Decision::Wait => {}
             Decision::Refuse { id, message } => {
                 tracing::warn!(id, message, "step refused");
                 (self.answer.id, self.answer.result, self.answer.message) = (id, Some(StepResult::Refused), message);
@@ -182,12 +209,27 @@ impl Agent {
                 tracing::info!(id = step.id, component = step.component.name(), "step begins");
                 (self.answer.id, self.answer.result) = (step.id.clone(), Some(StepResult::Running));
                 self.answer.message.clear();
+                self.waits_since = None;
                 // Nobody waits for that to be heard.
                 self.publish().await;
                 let (id, component) = (step.id.clone(), step.component);
-                let (outcome, why) = self.work(move |applier| (apply(applier, &step), applier.host().why().to_owned())).await;
-                if !stop.is_cancelled() || !matches!(outcome, Err(StepError::Applier(Error::Stopped))) {
-                    self.conclude(&id, component, outcome, &why);
+                let work =
+                    move |applier: &mut NodeApplier| (apply(applier, &step), applier.why(), applier.is_pending(component));
+                let (outcome, why, pending) = self.work(work).await;
+                match outcome {
+                    // The next turn goes on, or the next agent, and says how it ends.
+                    Err(StepError::Applier(Error::Stopped)) => {}
+                    Err(StepError::Applier(error)) if pending => {
+                        tracing::error!(id, error = runtime::chain(&error), "the step could not be finished yet");
+                        self.answer.message = runtime::chain(&error);
+                    }
+                    // It was there a moment ago: the next turn waits for it.
+                    Err(StepError::NoKubelet) => self.answer.message = NO_KUBELET.to_owned(),
+                    Err(StepError::Obstacle(obstacle)) => self.conclude(&id, component, Err(obstacle), &why),
+                    Err(StepError::Applier(error)) => {
+                        self.conclude(&id, component, Err(Obstacle(runtime::chain(&error))), &why)
+                    }
+                    Ok(outcome) => self.conclude(&id, component, Ok(outcome), &why),
                 }
                 self.look().await;
             }
@@ -195,13 +237,12 @@ impl Agent {
     }
 
     /// Says how a step ended.
-    fn conclude(&mut self, id: &str, component: Component, outcome: Result<Outcome, StepError>, why: &str) {
+    fn conclude(&mut self, id: &str, component: Component, outcome: Result<Outcome, Obstacle>, why: &str) {
         let (result, message) = match outcome {
             Ok(Outcome::Applied | Outcome::Unchanged) => (StepResult::Applied, String::new()),
             Ok(Outcome::Reverted(_)) => (StepResult::Reverted, why.to_owned()),
             Ok(Outcome::Foreign(path)) => (StepResult::Refused, foreign(&path)),
-            Err(StepError::Obstacle(obstacle)) => (StepResult::Refused, obstacle.0),
-            Err(StepError::Applier(error)) => (StepResult::Refused, runtime::chain(&error)),
+            Err(obstacle) => (StepResult::Refused, obstacle.0),
         };
         tracing::info!(id, component = component.name(), result = result.name(), message, "step over");
         (self.answer.id, self.answer.result, self.answer.message) = (id.to_owned(), Some(result), message);
@@ -257,6 +298,7 @@ async fn next_step(
 
 /// Why a step was not begun.
 enum StepError {
+    NoKubelet,
     Obstacle(Obstacle),
     Applier(Error),
 }
@@ -266,8 +308,11 @@ fn apply(applier: &mut NodeApplier, step: &ApplyStep) -> Result<Outcome, StepErr
     let Some(values) = &step.values else {
         return applier.restore(step.component, &step.id, step.deadline).map_err(StepError::Applier);
     };
+    if step.adopt {
+        applier.adopt(step.component).map_err(StepError::Applier)?;
+    }
     let kubelet = applier.host().kubelet();
-    let kubelet = kubelet.ok_or_else(|| StepError::Obstacle(Obstacle(NO_KUBELET.to_owned())))?;
+    let kubelet = kubelet.ok_or(StepError::NoKubelet)?;
     let change = match values {
         ComponentValues::Kubelet(values) => kubelet.change(values),
         values => match StaticPod::find(&kubelet.manifests(), step.component) {
@@ -312,14 +357,16 @@ fn look_at(applier: &mut NodeApplier, components: &[Component]) -> BTreeMap<Comp
         });
         let changed = applier.has_changed(*component);
         let message = path.err().map(|obstacle| obstacle.0).unwrap_or_default();
-        states.insert(*component, ComponentState { able: message.is_empty(), changed, values, message });
+        let able = message.is_empty();
+        let adoptable = !able && applier.is_adoptable(*component);
+        states.insert(*component, ComponentState { able, changed, adoptable, values, message });
     }
     states
 }
 
 /// Returns whether a component will say more in a moment.
 fn is_starting(state: &ComponentState) -> bool {
-    state.values.is_none() && (state.able || state.message == NO_KUBELET)
+    state.values.is_none()
 }
 
 fn foreign(path: &std::path::Path) -> String {

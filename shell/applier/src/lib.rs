@@ -30,7 +30,9 @@ use profiles::steps::Component;
 
 pub use change::Change;
 pub use files::{Disk, Files};
+use node::files::with_settings;
 pub use node::host::NodePlace;
+pub use node::root::become_command;
 use record::{Pending, Record};
 
 /// A change that is taken back this often in a row has failed; it is not for the applier to try for ever.
@@ -57,10 +59,22 @@ pub trait Host {
     fn health(&mut self, change: &Change) -> Health;
     /// Waits a moment before the next look.
     fn pause(&mut self);
+    /// Returns what stood in the way of health last.
+    fn why(&self) -> String {
+        String::new()
+    }
     /// Returns whether nobody waits any more: what is under way is left to the next applier.
     fn is_stopped(&self) -> bool {
         false
     }
+}
+
+/// Whether a component must be restarted after its file is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restart {
+    Needed,
+    /// It was not restarted with the new file either.
+    IfPossible,
 }
 
 /// How a change ended.
@@ -118,12 +132,14 @@ pub struct Applier<F, H> {
     folder: PathBuf,
     files: F,
     host: H,
+    /// What made it give up the last change, if that was not the health of the component.
+    failure: String,
 }
 
 impl<F: Files, H: Host> Applier<F, H> {
     /// Returns an applier that remembers in `folder`. Call [`Applier::recover`] before anything else.
     pub fn new(folder: impl Into<PathBuf>, files: F, host: H) -> Applier<F, H> {
-        Applier { folder: folder.into(), files, host }
+        Applier { folder: folder.into(), files, host, failure: String::new() }
     }
 
     /// Returns the machine.
@@ -131,11 +147,16 @@ impl<F: Files, H: Host> Applier<F, H> {
         &mut self.host
     }
 
+    /// Returns why the last change was taken back.
+    pub fn why(&self) -> String {
+        if self.failure.is_empty() { self.host.why() } else { self.failure.clone() }
+    }
+
     /// Makes a change that has so long to prove healthy, and returns when it is confirmed or taken back; `id` says which step it is.
     pub fn apply(&mut self, change: &Change, id: &str, deadline: Duration) -> Result<Outcome, Error> {
         let current = self.read(&change.path)?;
         let mut record = match self.load(change.component)? {
-            Some(record) if record.holds_something() => record,
+            Some(record) if record.holds_something() && !record.is_replaced(change.component, current.as_deref()) => record,
             // Nothing of ours is there: whatever the file is now is what it was before.
             earlier => {
                 let reverted = earlier.map_or(0, |record| record.reverted);
@@ -151,14 +172,35 @@ impl<F: Files, H: Host> Applier<F, H> {
         let deadline = self.host.now() + deadline;
         record.pending = Some(Pending { new: change.content.clone(), deadline, id: id.to_owned(), values: change.values });
         self.save(change.component, &record)?;
-        self.replace(&change.path, change.content.as_deref())?;
-        self.confirm(change, record, deadline)
+        // From here on the file may be another one: whatever goes wrong, it is taken back.
+        let written = self.replace(&change.path, change.content.as_deref());
+        self.finish(change, record, deadline, written)
     }
 
-    /// Restarts a component whose new file is there, and confirms the change or takes it back.
+    /// Restarts a component whose new file is there, and confirms the change or takes it back: also where the component cannot be
+    /// restarted at all.
+    fn finish(
+        &mut self,
+        change: &Change,
+        mut record: Record,
+        deadline: Time,
+        written: Result<(), Error>,
+    ) -> Result<Outcome, Error> {
+        self.failure.clear();
+        let error = match written.and_then(|()| self.restart(change.component)) {
+            Ok(()) => return self.confirm(change, record, deadline),
+            Err(error) => error,
+        };
+        self.failure = runtime::chain(&error);
+        record.reverted += 1;
+        // One that could not be restarted still runs with the old file.
+        let restart = if matches!(error, Error::Restart { .. }) { Restart::IfPossible } else { Restart::Needed };
+        self.revert(change.component, record, restart)
+    }
+
+    /// Waits for a component that was restarted with its new file, and confirms the change or takes it back.
     fn confirm(&mut self, change: &Change, mut record: Record, deadline: Time) -> Result<Outcome, Error> {
         let component = change.component;
-        self.restart(component)?;
         let healthy = loop {
             match self.host.health(change) {
                 Health::Good => break true,
@@ -170,7 +212,7 @@ impl<F: Files, H: Host> Applier<F, H> {
         };
         if !healthy {
             record.reverted += 1;
-            return self.revert(component, record);
+            return self.revert(component, record, Restart::Needed);
         }
         record.last = change.content.clone();
         (record.pending, record.reverted) = (None, 0);
@@ -179,11 +221,24 @@ impl<F: Files, H: Host> Applier<F, H> {
         Ok(Outcome::Applied)
     }
 
-    fn revert(&mut self, component: Component, mut record: Record) -> Result<Outcome, Error> {
+    /// Takes a change back, unless somebody has edited the file since: that is never overwritten.
+    fn revert(&mut self, component: Component, mut record: Record, restart: Restart) -> Result<Outcome, Error> {
+        let pending = record.pending.take();
+        let current = self.read(&record.path)?;
+        if let Some(pending) = pending.filter(|pending| current != pending.new && current != record.last) {
+            // What was edited is what we wrote: as long as it is there, the file is not as somebody wants it.
+            record.last = pending.new;
+            self.save(component, &record)?;
+            return Ok(Outcome::Foreign(record.path));
+        }
         tracing::warn!(component = component.name(), file = %record.path.display(), "change taken back");
         self.replace(&record.path, record.last.as_deref())?;
-        self.restart(component)?;
-        record.pending = None;
+        match self.restart(component) {
+            Err(error) if restart == Restart::IfPossible => {
+                tracing::warn!(error = runtime::chain(&error), "the component goes on as it is")
+            }
+            done => done?,
+        }
         self.save(component, &record)?;
         Ok(Outcome::Reverted(record.reverted))
     }
@@ -192,32 +247,35 @@ impl<F: Files, H: Host> Applier<F, H> {
     pub fn recover(&mut self) -> Result<Vec<(Component, String, Outcome)>, Error> {
         let mut outcomes = Vec::new();
         for component in Component::ALL {
-            let Some(mut record) = self.load(component)? else { continue };
-            self.tidy(&record.path)?;
-            let Some(pending) = record.pending.clone() else { continue };
-            let (current, id) = (self.read(&record.path)?, pending.id.clone());
-            let outcome = if current == pending.new && self.host.now() < pending.deadline {
-                let change = Change { component, path: record.path.clone(), content: pending.new, values: pending.values };
-                self.confirm(&change, record, pending.deadline)?
-            } else if current == pending.new || current == record.last {
-                // An applier that ended before it wrote says nothing about the component.
-                record.reverted += u32::from(current == pending.new);
-                // Also when the old file is there: nobody knows whether the component was restarted since.
-                self.revert(component, record)?
-            } else {
-                record.pending = None;
-                self.save(component, &record)?;
-                Outcome::Foreign(record.path)
-            };
-            outcomes.push((component, id, outcome));
+            outcomes.extend(self.recover_one(component)?.map(|(id, outcome)| (component, id, outcome)));
         }
         Ok(outcomes)
+    }
+
+    /// The same for one component; `None`: nothing was under way.
+    pub fn recover_one(&mut self, component: Component) -> Result<Option<(String, Outcome)>, Error> {
+        let Some(mut record) = self.load(component)? else { return Ok(None) };
+        self.tidy(&record.path)?;
+        let Some(pending) = record.pending.clone() else { return Ok(None) };
+        let (current, id) = (self.read(&record.path)?, pending.id.clone());
+        let outcome = if current == pending.new && self.host.now() < pending.deadline {
+            let change = Change { component, path: record.path.clone(), content: pending.new, values: pending.values };
+            self.finish(&change, record, pending.deadline, Ok(()))?
+        } else {
+            // An applier that ended before it wrote says nothing about the component.
+            record.reverted += u32::from(current == pending.new);
+            self.failure = "an agent ended before it was proven, and its deadline is over".to_owned();
+            // Also when the old file is there: nobody knows whether the component was restarted since.
+            self.revert(component, record, Restart::Needed)?
+        };
+        Ok(Some((id, outcome)))
     }
 
     /// Restores the file of a component as it was before the first change, unless somebody else has changed it since.
     pub fn restore(&mut self, component: Component, id: &str, deadline: Duration) -> Result<Outcome, Error> {
         let Some(record) = self.load(component)? else { return Ok(Outcome::Unchanged) };
-        if !record.holds_something() {
+        let current = self.read(&record.path)?;
+        if !record.holds_something() || record.is_replaced(component, current.as_deref()) {
             self.remove(&self.record_path(component))?;
             return Ok(Outcome::Unchanged);
         }
@@ -235,12 +293,45 @@ impl<F: Files, H: Host> Applier<F, H> {
         let current = self.read(path)?;
         // Whatever a change is about to make of it is ours.
         let pending = record.pending.as_ref().is_some_and(|pending| pending.new == current);
-        Ok(record.path != path || (record.last != current && !pending))
+        let other = record.last != current && !pending && !record.is_replaced(component, current.as_deref());
+        Ok(record.path != path || other)
+    }
+
+    /// Returns whether somebody has written the file of a component anew with our values in it, as an upgrade does that knows them.
+    pub fn is_adoptable(&mut self, component: Component) -> bool {
+        self.adopted(component).is_ok_and(|record| record.is_some())
+    }
+
+    /// Makes such a file ours again. What is there before the first change is then this file with the values from before.
+    pub fn adopt(&mut self, component: Component) -> Result<(), Error> {
+        match self.adopted(component)? {
+            Some(record) => self.save(component, &record),
+            None => Ok(()),
+        }
+    }
+
+    fn adopted(&mut self, component: Component) -> Result<Option<Record>, Error> {
+        let Some(record) = self.load(component)?.filter(|record| record.holds_something() && record.pending.is_none()) else {
+            return Ok(None);
+        };
+        let current = self.read(&record.path)?;
+        if current == record.last {
+            return Ok(None);
+        }
+        let original = with_settings(component, current.as_deref(), record.last.as_deref(), record.original.as_deref());
+        Ok(original.map(|original| Record { original: Some(original), last: current, ..record }))
+    }
+
+    /// Returns whether a change of a component is neither confirmed nor taken back; [`Applier::recover_one`] goes on with it.
+    pub fn is_pending(&mut self, component: Component) -> bool {
+        matches!(self.load(component), Ok(Some(record)) if record.pending.is_some())
     }
 
     /// Returns whether something of ours is in the files of a component.
     pub fn has_changed(&mut self, component: Component) -> bool {
-        matches!(self.load(component), Ok(Some(record)) if record.last != record.original)
+        let Ok(Some(record)) = self.load(component) else { return false };
+        let current = self.read(&record.path).ok().flatten();
+        record.last != record.original && !record.is_replaced(component, current.as_deref())
     }
 
     fn restart(&mut self, component: Component) -> Result<(), Error> {

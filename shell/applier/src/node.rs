@@ -3,3 +3,4 @@
 pub(crate) mod files;
 pub(crate) mod host;
 pub(crate) mod processes;
+pub(crate) mod root;

@@ -8,6 +8,8 @@ use machine::Time;
 use profiles::steps::{Component, ComponentValues};
 use serde_json::{Value, json};
 
+use crate::node::files::settings;
+
 /// Everything that finishing, undoing and uninstalling need. An absent file is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -43,6 +45,13 @@ impl Record {
     /// Returns whether something of ours is in the file, or about to be.
     pub(crate) fn holds_something(&self) -> bool {
         self.last != self.original || self.pending.is_some()
+    }
+
+    /// Returns whether somebody has replaced the file by one with nothing of ours in it, as an upgrade does: what it says about a profile is
+    /// what it said before the first change.
+    pub(crate) fn is_replaced(&self, component: Component, current: Option<&[u8]>) -> bool {
+        let before = settings(component, self.original.as_deref());
+        self.pending.is_none() && current != self.last.as_deref() && before.is_some() && settings(component, current) == before
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

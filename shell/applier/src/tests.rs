@@ -151,6 +151,10 @@ struct Machine<F> {
     now: Rc<Cell<Time>>,
     /// How the component judges the new content.
     verdict: Health,
+    /// Whether nothing can restart it.
+    stuck: bool,
+    /// What somebody makes of the file while the component is waited for.
+    edit: Option<&'static [u8]>,
 }
 
 impl<F: Files + Clone> Host for Machine<F> {
@@ -159,6 +163,9 @@ impl<F: Files + Clone> Host for Machine<F> {
     }
 
     fn restart(&mut self, _: Component) -> io::Result<()> {
+        if self.stuck {
+            return Err(io::Error::other("no such command"));
+        }
         let (mut files, path, running) = (self.files.clone(), self.path.clone(), Rc::clone(&self.running));
         self.life.act(
             || {
@@ -177,6 +184,9 @@ impl<F: Files + Clone> Host for Machine<F> {
     }
 
     fn pause(&mut self) {
+        if let Some(edit) = self.edit {
+            self.files.write(&self.path, edit).expect("a write");
+        }
         self.now.set(self.now.get() + Duration::from_secs(10));
     }
 }
@@ -189,6 +199,8 @@ struct World<F> {
     running: Rc<RefCell<Option<Vec<u8>>>>,
     now: Rc<Cell<Time>>,
     verdict: Health,
+    stuck: bool,
+    edit: Option<&'static [u8]>,
 }
 
 impl<F: Files + Clone> World<F> {
@@ -205,6 +217,8 @@ impl<F: Files + Clone> World<F> {
             running: Rc::new(RefCell::new(old.map(<[u8]>::to_vec))),
             now: Rc::new(Cell::new(Time::from_secs(1_700_000_000))),
             verdict: Health::Good,
+            stuck: false,
+            edit: None,
         }
     }
 
@@ -216,6 +230,8 @@ impl<F: Files + Clone> World<F> {
             running: Rc::clone(&self.running),
             now: Rc::clone(&self.now),
             verdict: self.verdict,
+            stuck: self.stuck,
+            edit: self.edit,
         };
         Applier::new(self.folder.clone(), Mortal { files: self.files.clone(), life }, host)
     }
@@ -368,6 +384,50 @@ fn what_somebody_else_has_changed_is_never_overwritten() {
 }
 
 #[test]
+fn an_edit_between_write_and_deadline_is_never_overwritten() {
+    let mut world = World::new(Memory::default(), Path::new("/"), Some(OLD), Some(NEW));
+    (world.verdict, world.edit) = (Health::Waiting, Some(&b"edited"[..]));
+    let foreign = Outcome::Foreign(world.change.path.clone());
+    assert_eq!(world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome"), foreign);
+    assert_eq!(world.content().as_deref(), Some(&b"edited"[..]));
+    // Nothing is under way any more, and nothing is changed until the edit is gone.
+    (world.verdict, world.edit) = (Health::Good, None);
+    assert!(world.applier(Life::endless()).recover().expect("recovers").is_empty());
+    assert_eq!(world.applier(Life::endless()).apply(&world.change, "2", DEADLINE).expect("an outcome"), foreign);
+    assert_eq!(world.restore(), foreign);
+    assert_eq!(world.content().as_deref(), Some(&b"edited"[..]));
+}
+
+#[test]
+fn a_component_that_cannot_be_restarted_gets_its_old_file_back_at_once() {
+    for (old, new) in KINDS {
+        let mut world = World::new(Memory::default(), Path::new("/"), old, new);
+        world.stuck = true;
+        let mut applier = world.applier(Life::endless());
+        assert_eq!(applier.apply(&world.change, "1", DEADLINE).expect("an outcome"), Outcome::Reverted(1));
+        assert_eq!(applier.why(), "cannot restart the kube-controller-manager: no such command");
+        assert_eq!(world.content().as_deref(), old);
+        world.check(old, "not restarted");
+        world.stuck = false;
+        assert_eq!(world.applier(Life::endless()).apply(&world.change, "2", DEADLINE).expect("an outcome"), Outcome::Applied);
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_back_now_is_taken_back_later() {
+    let mut world = World::new(Memory::default(), Path::new("/"), Some(OLD), Some(NEW));
+    world.applier(Life::ending_at(8, Cut::Before)).apply(&world.change, "1", DEADLINE).expect_err("it ends on the way");
+    world.now.set(world.now.get() + Duration::from_secs(121));
+    world.stuck = true;
+    world.applier(Life::endless()).recover().expect_err("it may run with the new file: it must be restarted");
+    world.stuck = false;
+    let recovered = world.applier(Life::endless()).recover_one(Component::ControllerManager).expect("recovers");
+    assert!(matches!(recovered, Some((id, Outcome::Reverted(_))) if id == "1"));
+    world.check(Some(OLD), "later");
+    assert_eq!(world.content().as_deref(), Some(OLD));
+}
+
+#[test]
 fn a_file_with_nothing_of_ours_in_it_may_be_changed_by_anybody() {
     let mut world = World::new(Memory::default(), Path::new("/"), Some(OLD), Some(NEW));
     world.verdict = Health::Bad;
@@ -397,4 +457,60 @@ fn uninstalling_restores_the_original_byte_for_byte() {
         assert_eq!(world.running.borrow().as_deref(), old);
         assert_eq!(std::fs::read_dir(&world.folder).expect("the records").count(), 0, "nothing is remembered");
     }
+}
+
+/// A manifest of the controller manager: of this version, with these further arguments.
+fn manifest(version: &str, arguments: &str) -> Vec<u8> {
+    let command = format!("[kube-controller-manager, --v=2{arguments}]");
+    format!(
+        "kind: Pod\nspec:\n  containers:\n  - name: kube-controller-manager\n    image: x:{version}\n    command: {command}\n"
+    )
+    .into_bytes()
+}
+
+const GRACE: &str = ", --node-monitor-grace-period=2m0s";
+
+#[test]
+fn a_file_that_an_upgrade_has_written_without_our_values_is_begun_anew() {
+    let mut world =
+        World::new(Memory::default(), Path::new("/"), Some(&manifest("1", "")[..]), Some(&manifest("1", GRACE)[..]));
+    let component = Component::ControllerManager;
+    world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome");
+    let upgraded = manifest("2", "");
+    world.files.clone().write(&world.change.path, &upgraded).expect("a write");
+    let path = world.change.path.clone();
+    let mut applier = world.applier(Life::endless());
+    assert!(!applier.is_foreign(component, &path).expect("it can be read"));
+    assert!(!applier.has_changed(component) && !applier.is_adoptable(component), "nothing of ours is there");
+    assert_eq!(world.restore(), Outcome::Unchanged);
+    assert_eq!(world.content().as_ref(), Some(&upgraded));
+    world.change.content = Some(manifest("2", GRACE));
+    assert_eq!(world.applier(Life::endless()).apply(&world.change, "2", DEADLINE).expect("an outcome"), Outcome::Applied);
+    assert_eq!(world.restore(), Outcome::Applied);
+    assert_eq!(world.content(), Some(upgraded), "before is the upgrade now");
+}
+
+#[test]
+fn a_file_that_an_upgrade_has_written_with_our_values_is_ours_when_somebody_says_so() {
+    let (before, ours) = (manifest("1", ", --node-monitor-grace-period=55s"), manifest("1", GRACE));
+    let world = World::new(Memory::default(), Path::new("/"), Some(&before[..]), Some(&ours[..]));
+    let component = Component::ControllerManager;
+    world.applier(Life::endless()).apply(&world.change, "1", DEADLINE).expect("an outcome");
+    let upgraded = manifest("2", GRACE);
+    world.files.clone().write(&world.change.path, &upgraded).expect("a write");
+    let mut applier = world.applier(Life::endless());
+    assert!(applier.is_foreign(component, &world.change.path).expect("it can be read"));
+    assert!(applier.is_adoptable(component) && applier.has_changed(component));
+    assert_eq!(world.restore(), Outcome::Foreign(world.change.path.clone()));
+    applier.adopt(component).expect("it is ours");
+    assert!(!applier.is_foreign(component, &world.change.path).expect("it can be read") && !applier.is_adoptable(component));
+    *world.running.borrow_mut() = Some(upgraded);
+    assert_eq!(world.restore(), Outcome::Applied);
+    let left = world.content().expect("a file");
+    let wanted = manifest("2", ", --node-monitor-grace-period=55s");
+    let read = |content: &[u8]| -> serde_json::Value { serde_saphyr::from_slice(content).expect("YAML") };
+    assert_eq!(read(&left), read(&wanted), "what the upgrade wrote, with the argument from before");
+    let edited = manifest("3", ", --node-monitor-grace-period=7s");
+    world.files.clone().write(&world.change.path, &edited).expect("a write");
+    assert!(!world.applier(Life::endless()).is_adoptable(component), "nothing is remembered");
 }

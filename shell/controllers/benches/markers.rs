@@ -12,10 +12,9 @@ use apiserver::{FileStore, Parts, Server, Settings, Signer};
 use controllers::{ControllersConfig, Metrics};
 use futures::StreamExt;
 use http::Method;
-use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, Informers, Obj, Scope, WatchEvent, watch};
+use runtime::{Client, Clock, Informers, Obj, Scope, WatchEvent, watch};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -36,7 +35,7 @@ async fn main() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let (server, stop) = server(folder.path()).await;
-    let client = Client::new(server.service(Identity::internal("bench")), "default");
+    let client = Client::new(server.service(Identity::internal("bench")));
     let began = Instant::now();
     set_up(&client).await;
     println!("set up: {NODES} nodes, {} pods in {:.1} s", NODES * PODS_PER_NODE, began.elapsed().as_secs_f64());
@@ -44,7 +43,7 @@ async fn main() {
     let mut registry = Registry::default();
     let (on_ready, ready) = oneshot::channel();
     let metrics = Metrics::register(&mut registry);
-    let worker = Client::new(server.service(Identity::internal("controllers")), "default");
+    let worker = Client::new(server.service(Identity::internal("controllers")));
     let config = ControllersConfig {
         informers: Informers::new(worker.clone(), metrics.api.clone()),
         client: worker,

@@ -1,7 +1,10 @@
 //! What every controller is given.
 
-use kube::Client;
-use runtime::{Clock, EventWriter, Informers, Writer};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use runtime::{Client, Clock, EventWriter, Events, Informers, WatchEvent, Writer};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -31,4 +34,26 @@ impl Context {
             let _ = tell.send(());
         }
     }
+}
+
+/// How a machine is told of an object that is there, and of one that is gone.
+pub(crate) type Telling<O, I> = (fn(O) -> I, fn(O) -> I);
+
+/// Returns what happens to the objects of a kind as a machine is told it; `wrap` says of which kind they are.
+pub(crate) fn facts<T, O, I>(
+    events: Events<T>,
+    wrap: fn(Arc<T>) -> O,
+    (applied, deleted): Telling<O, I>,
+    synced: impl Fn() -> I + Send + 'static,
+) -> BoxStream<'static, I>
+where
+    T: Send + Sync + 'static,
+    O: 'static,
+    I: Send + 'static,
+{
+    let input = move |seen: WatchEvent<T>| {
+        let fact = seen.input(|object| applied(wrap(object)), |object| deleted(wrap(object)), || Some(synced()));
+        std::future::ready(fact)
+    };
+    events.filter_map(input).boxed()
 }

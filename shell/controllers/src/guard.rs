@@ -2,41 +2,27 @@
 
 mod metrics;
 
-use std::sync::Arc;
-
 use ::guard::{Effect, Guard, Input, Object, Watched};
-use api::{Kind, Lease, Node, Pod};
-use futures::StreamExt;
-use futures::stream::BoxStream;
-use runtime::{Answers, Events, Scope, Shell, WatchEvent};
+use api::{Lease, Node, Pod};
+use runtime::{Answers, Scope, Shell};
 
-use crate::context::Context;
+use crate::context::{Context, Telling, facts};
 pub use metrics::Metrics;
+
+const TELLING: Telling<Object, Input> = (Input::Applied, Input::Deleted);
 
 /// Runs the guard until told to stop; the Leases of agents are in `namespace`.
 pub async fn run(context: Context, namespace: String, metrics: Metrics) {
     let informers = &context.informers;
+    let leases = informers.follow_in::<Lease>(Scope::namespace(&namespace));
     let facts = futures::stream::select_all([
-        facts(informers.follow::<Pod>(), Watched::Pods, Object::Pod),
-        facts(informers.follow::<Node>(), Watched::Nodes, Object::Node),
-        facts(informers.follow_in::<Lease>(Scope::namespace(&namespace)), Watched::Leases, Object::Lease),
+        facts(informers.follow::<Pod>(), Object::Pod, TELLING, || Input::Synced(Watched::Pods)),
+        facts(informers.follow::<Node>(), Object::Node, TELLING, || Input::Synced(Watched::Nodes)),
+        facts(leases, Object::Lease, TELLING, || Input::Synced(Watched::Leases)),
     ]);
     let (clock, stop) = (context.clock.clone(), context.stop.clone());
     let mut shell = GuardShell { context, metrics };
     runtime::drive(&mut Guard::new(), &clock, &stop, facts, &mut shell).await;
-}
-
-fn facts<T: Kind + Send + Sync + 'static>(
-    events: Events<T>,
-    watched: Watched,
-    wrap: fn(Arc<T>) -> Object,
-) -> BoxStream<'static, Input> {
-    let input = move |seen: WatchEvent<T>| {
-        let applied = |object| Input::Applied(wrap(object));
-        let deleted = |object| Input::Deleted(wrap(object));
-        std::future::ready(seen.input(applied, deleted, || Some(Input::Synced(watched))))
-    };
-    events.filter_map(input).boxed()
 }
 
 struct GuardShell {

@@ -4,10 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use api::{Lease, Verb, Write};
-use kube::Client;
 use leader::{Effect, Election, Input, Settings};
 use machine::{Rng, Time};
-use runtime::{Answers, Clock, Fence, Metrics, Shell, Writer, requests};
+use runtime::{Answers, Client, Clock, Fence, Metrics, Shell, Writer, requests};
 use tokio_util::sync::CancellationToken;
 
 /// Whom managedFields name.
@@ -46,12 +45,14 @@ pub async fn lead<T, F: Future<Output = T>>(
     stop: CancellationToken,
     work: impl FnOnce(Client, CancellationToken) -> F,
 ) -> (Ended, Option<T>) {
+    // Whatever the work sends and reads, the lease is renewed beside it.
+    let own = client.separate();
     let mut election = Election::new(clock.now(), settings, rng);
     let fence = Fence::new(clock.clone());
-    let writer = Writer::new(client.clone(), clock.clone(), MANAGER, Metrics::default());
+    let writer = Writer::new(own.clone(), clock.clone(), MANAGER, Metrics::default());
     let leads = CancellationToken::new();
     let mut shell = ElectionShell {
-        client: client.clone(),
+        client: own.clone(),
         writer: writer.clone(),
         place: place.clone(),
         fence: fence.clone(),
@@ -84,7 +85,7 @@ pub async fn lead<T, F: Future<Output = T>>(
     };
     fence.close();
     drop(working);
-    release(writer, client, place, election, clock.now()).await;
+    release(writer, own, place, election, clock.now()).await;
     (Ended::Stopped, output)
 }
 

@@ -19,9 +19,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::Client;
 use prometheus_client::registry::Registry;
-use runtime::{Clock, EventWriter, Informers, Tasks, Writer};
+use runtime::{Client, Clock, EventWriter, Informers, Tasks, Writer};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 

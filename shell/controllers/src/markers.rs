@@ -10,15 +10,14 @@ use std::sync::Arc;
 
 use api::marker::{NodePodProbe, PodProbeMarker};
 use api::{Node, Pod, Verb, Write, WriteError};
-use futures::StreamExt;
-use futures::stream::BoxStream;
 use markers::Key;
 use markers::controller::{Controller, Effect, Input, Object, Target, Watched};
-use runtime::{Answer, Answers, Informers, Shell, WatchEvent};
-use serde::de::DeserializeOwned;
+use runtime::{Answer, Answers, Shell};
 
-use crate::context::Context;
+use crate::context::{Context, Telling, facts};
 pub use metrics::Metrics;
+
+const TELLING: Telling<Object, Input> = (Input::Applied, Input::Deleted);
 
 /// Runs the marker controller until told to stop.
 pub async fn run(context: Context, metrics: Metrics) {
@@ -26,31 +25,17 @@ pub async fn run(context: Context, metrics: Metrics) {
         () = context.stop.cancelled() => return,
         () = kruise::wait_until_gone(&context, &metrics) => {}
     }
-    kruise::say_missing_fields(&context.client).await;
+    let mut controller = Controller::new().without_fields(kruise::missing_fields(&context.client).await);
     let informers = &context.informers;
     let facts = futures::stream::select_all([
-        facts::<PodProbeMarker>(informers, Watched::Markers, Object::Marker),
-        facts::<Pod>(informers, Watched::Pods, Object::Pod),
-        facts::<Node>(informers, Watched::Nodes, Object::Node),
-        facts::<NodePodProbe>(informers, Watched::NodePodProbes, Object::NodePodProbe),
+        facts(informers.follow::<PodProbeMarker>(), Object::Marker, TELLING, || Input::Synced(Watched::Markers)),
+        facts(informers.follow::<Pod>(), Object::Pod, TELLING, || Input::Synced(Watched::Pods)),
+        facts(informers.follow::<Node>(), Object::Node, TELLING, || Input::Synced(Watched::Nodes)),
+        facts(informers.follow::<NodePodProbe>(), Object::NodePodProbe, TELLING, || Input::Synced(Watched::NodePodProbes)),
     ]);
     let (clock, stop) = (context.clock.clone(), context.stop.clone());
     let mut shell = MarkersShell { context, metrics, was_synced: false, gone: None, put_off: 0 };
-    runtime::drive(&mut Controller::new(), &clock, &stop, facts, &mut shell).await;
-}
-
-/// Returns every object of a kind as the machine is told it.
-fn facts<T: api::Kind + DeserializeOwned + Send + Sync + 'static>(
-    informers: &Informers,
-    watched: Watched,
-    wrap: fn(Arc<T>) -> Object,
-) -> BoxStream<'static, Input> {
-    let input = move |seen: WatchEvent<T>| {
-        let applied = |object| Input::Applied(wrap(object));
-        let deleted = |object| Input::Deleted(wrap(object));
-        std::future::ready(seen.input(applied, deleted, || Some(Input::Synced(watched))))
-    };
-    informers.follow::<T>().filter_map(input).boxed()
+    runtime::drive(&mut controller, &clock, &stop, facts, &mut shell).await;
 }
 
 struct MarkersShell {

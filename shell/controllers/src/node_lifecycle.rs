@@ -99,8 +99,7 @@ fn input_of<T>(
 /// Returns the grace that the latency profile asks for. One that is gone says nothing: the planner goes on from what is used.
 fn annotated_grace(seen: WatchEvent<ConfigNode>) -> Option<Duration> {
     let WatchEvent::Applied(cluster) = seen else { return None };
-    let text = cluster.metadata.annotations.get(config_node::ANNOTATION_GRACE_PERIOD)?;
-    api::duration::parse(text).ok().filter(|grace| !grace.is_zero())
+    cluster.annotated_grace()
 }
 
 /// What the machine is being told.

@@ -79,9 +79,8 @@ pub async fn run(mut context: Context, config: Config, mut grace: Option<watch::
                     tolerations(&context, &config).await.map(|tolerations| InUse::Own { grace, tolerations })
                 }
                 None => {
-                    if ours.is_none() {
-                        ours = stock::definition_is_ours(&context).await;
-                    }
+                    // Somebody may take it over, or leave it to us, at any time.
+                    ours = stock::definition_is_ours(&context, ours).await;
                     if ours == Some(false) {
                         stock::read_rendered(&context.client, &mut known.static_pods).await;
                     }
@@ -230,7 +229,7 @@ impl PlaneState {
         metrics: &Metrics,
     ) -> Option<Time> {
         let kubeadm = match in_use {
-            InUse::Stock => stock::kubeadm(&context.client).await,
+            InUse::Stock => stock::kubeadm(&context.client, self.cluster.as_deref()).await,
             InUse::Own { .. } => None,
         };
         let world = World {
@@ -256,6 +255,10 @@ impl PlaneState {
         }
         for step in &update.reverted {
             tracing::warn!(%step, "step of a latency profile taken back");
+        }
+        for restored in &update.restores {
+            let (kind, name, result) = (restored.kind.name(), &restored.name, restored.result.name());
+            tracing::info!(kind, name, result, message = restored.message, "files as before the first latency profile");
         }
         update.events.into_iter().for_each(|event| context.events.record(event));
         let mut again_at = update.again_at;

@@ -24,6 +24,10 @@ const MESSAGE_MAX: usize = 16 << 20;
 const WINDOW: u32 = 1 << 20;
 /// Status codes of gRPC that callers tell apart.
 const NOT_FOUND: u32 = 5;
+/// A command is ended by the runtime so long after its time, so that whoever waits for it is first to say that it took too long.
+const GRACE: Duration = Duration::from_millis(20);
+/// The header has room for eight digits.
+const MILLISECONDS_MAX: u128 = 99_999_999;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -95,24 +99,28 @@ impl Client {
         self.read(&answer, messages::sandbox_addresses)
     }
 
-    /// Runs a command in a container to its end, or until the runtime kills it after so many seconds. Dropped before, the
-    /// call is cancelled, and the runtime kills the command then.
-    pub async fn exec(&self, container_id: &str, command: &[String], timeout_seconds: i64) -> Result<ExecOutput, Error> {
+    /// Runs a command in a container to its end, or until its time is over: then the call is cancelled on the side of the runtime,
+    /// which kills the command and answers when it is gone. Dropped before, the call is cancelled as well.
+    ///
+    /// The time of the request itself is in whole seconds, and a child of the command that holds its output keeps the call open for
+    /// longer than that; the time of the call is to the millisecond and ends both.
+    pub async fn exec(&self, container_id: &str, command: &[String], timeout: Duration) -> Result<ExecOutput, Error> {
         let request = Message::default().text(1, container_id);
         let request = command.iter().fold(request, |request, word| request.element(2, word.as_bytes()));
+        let seconds = i64::try_from(timeout.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
         let mut reader = ExecReader::default();
-        self.call("ExecSync", request.number(3, timeout_seconds), |bytes| {
+        let read = |bytes: &[u8]| {
             reader.push(bytes);
             true
-        })
-        .await?;
+        };
+        self.call("ExecSync", request.number(3, seconds), Some(timeout + GRACE), read).await?;
         reader.finish().ok_or_else(|| self.unreachable("the answer cannot be read"))
     }
 
     /// Makes a call whose answer is short and quick.
     async fn ask(&self, method: &str, request: Message) -> Result<Vec<u8>, Error> {
         let mut answer = Vec::new();
-        let call = self.call(method, request, |bytes| {
+        let call = self.call(method, request, None, |bytes| {
             answer.extend_from_slice(bytes);
             answer.len() <= MESSAGE_MAX
         });
@@ -134,10 +142,16 @@ impl Client {
         Error::Unreachable { socket: self.socket.clone(), cause: cause.to_string() }
     }
 
-    /// Makes a call; the answer is handed to `take` as it comes, until that has enough.
-    async fn call(&self, method: &str, request: Message, take: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+    /// Makes a call; the answer is handed to `take` as it comes, until that has enough. `limit`: when the runtime cancels it.
+    async fn call(
+        &self,
+        method: &str,
+        request: Message,
+        limit: Option<Duration>,
+        take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
         let sender = self.connected().await?;
-        let called = call(sender, method, request.framed(), take).await;
+        let called = call(sender, method, request.framed(), limit, take).await;
         called.map_err(|failure| match failure {
             Failure::Status(code, message) => Error::Refused { code, message },
             Failure::Broken(cause) => self.unreachable(cause),
@@ -190,15 +204,18 @@ async fn call(
     mut sender: SendRequest<Bytes>,
     method: &str,
     body: Vec<u8>,
+    limit: Option<Duration>,
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), Failure> {
-    let request = Request::post(format!("http://localhost/runtime.v1.RuntimeService/{method}"))
+    let mut request = Request::post(format!("http://localhost/runtime.v1.RuntimeService/{method}"))
         .version(http::Version::HTTP_2)
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("user-agent", "lifesign")
-        .body(())
-        .map_err(|error| Failure::Broken(error.to_string()))?;
+        .header("user-agent", "lifesign");
+    if let Some(limit) = limit {
+        request = request.header("grpc-timeout", format!("{}m", limit.as_millis().min(MILLISECONDS_MAX)));
+    }
+    let request = request.body(()).map_err(|error| Failure::Broken(error.to_string()))?;
     let (response, mut stream) = sender.send_request(request, false)?;
     stream.send_data(body.into(), true)?;
     let (head, mut answer) = response.await?.into_parts();

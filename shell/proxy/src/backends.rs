@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use api::EndpointSlice;
-use api::ip;
 use api::service::ServicePort;
-use endpoints::usable::{Mode, Options, Policy, port_number, usable_endpoints};
+use endpoints::usable::{Address, Mode, Options, Policy, choose, port_number};
 
 /// Clients that are remembered per port; on one machine they have few addresses.
 const CLIENTS_MAX: usize = 4_096;
@@ -28,7 +27,7 @@ pub(super) struct Backends {
 impl Backends {
     /// Chooses from the slices of a Service.
     pub(super) fn new<'a>(
-        slices: impl Iterator<Item = &'a EndpointSlice> + Clone,
+        slices: impl Iterator<Item = &'a EndpointSlice>,
         port: &ServicePort,
         policy: Policy,
         node: &str,
@@ -36,17 +35,11 @@ impl Backends {
     ) -> Backends {
         let number = |slice: &EndpointSlice| port_number(slice, &port.name, &port.protocol).and_then(|n| u16::try_from(n).ok());
         let with_port = slices.filter(|slice| number(slice).is_some());
-        let mut numbers = BTreeMap::new();
-        for slice in with_port.clone() {
-            for address in slice.endpoints.iter().filter_map(|endpoint| ip::parse(endpoint.addresses.first()?)) {
-                numbers.entry(address).or_insert_with(|| number(slice));
-            }
-        }
         let options = Options { use_hints: true, ..Options::default() };
-        let usable = usable_endpoints(with_port, policy, node, "", options);
-        let addresses = usable.addresses.iter().filter_map(|text| {
-            let address = ip::parse(text)?;
-            Some(SocketAddr::new(address, (*numbers.get(&address)?)?))
+        let usable = choose(with_port, policy, node, "", options);
+        let addresses = usable.endpoints.iter().filter_map(|(address, slice)| match address {
+            Address::Ip(ip) => Some(SocketAddr::new(*ip, number(slice)?)),
+            Address::Text(_) => None,
         });
         Backends { mode: usable.mode, addresses: addresses.collect(), affinity }
     }

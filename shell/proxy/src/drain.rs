@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use api::endpointslice::Endpoint;
 use api::{EndpointSlice, Pod};
 use runtime::{Informers, WatchEvent};
 use tokio::sync::Notify;
@@ -31,7 +32,7 @@ struct Inner {
 struct DrainState {
     /// Every slice was seen once; before, nobody knows who lists a pod.
     synced: bool,
-    slices: BTreeMap<Key, Vec<Listed>>,
+    slices: BTreeMap<Key, Arc<EndpointSlice>>,
     /// How many copies in slices each pod has, and how many of them show it as terminating.
     pods: BTreeMap<Listed, usize>,
     open: BTreeMap<IpAddr, usize>,
@@ -68,29 +69,23 @@ impl Drains {
         self.0.changed.notify_waiters();
     }
 
-    fn apply(&self, slice: &EndpointSlice) {
-        let listed = slice.endpoints.iter().filter_map(|endpoint| {
-            let target = endpoint.target_ref.as_ref().filter(|target| target.kind == "Pod")?;
-            let namespace = if target.namespace.is_empty() { &slice.metadata.namespace } else { &target.namespace };
-            Some(Listed {
-                pod: (namespace.clone(), target.name.clone()),
-                uid: target.uid.clone(),
-                terminating: endpoint.conditions.is_terminating(),
-            })
-        });
-        let listed: Vec<Listed> = listed.collect();
+    fn apply(&self, slice: &Arc<EndpointSlice>) {
         let mut state = self.state();
-        for listed in &listed {
-            *state.pods.entry(listed.clone()).or_default() += 1;
+        let before = state.slices.insert(key(slice), Arc::clone(slice));
+        // Most changes are of readiness, which does not matter here.
+        if before.as_deref().is_some_and(|before| lists_the_same(before, slice)) {
+            return;
         }
-        let before = state.slices.insert(key(slice), listed).unwrap_or_default();
-        state.forget(before);
+        for listed in listed(slice) {
+            *state.pods.entry(listed).or_default() += 1;
+        }
+        before.iter().for_each(|before| state.forget(before));
     }
 
     fn delete(&self, slice: &EndpointSlice) {
         let mut state = self.state();
-        let before = state.slices.remove(&key(slice)).unwrap_or_default();
-        state.forget(before);
+        let before = state.slices.remove(&key(slice));
+        before.iter().for_each(|before| state.forget(before));
     }
 
     /// Waits until nothing new is sent to a pod that is being deleted. It may be for ever: the caller has a limit.
@@ -126,9 +121,30 @@ impl Drains {
     }
 }
 
+/// Returns the pods of a slice.
+fn listed(slice: &EndpointSlice) -> impl Iterator<Item = Listed> {
+    slice.endpoints.iter().filter_map(|endpoint| {
+        let target = endpoint.target_ref.as_ref().filter(|target| target.kind == "Pod")?;
+        let namespace = if target.namespace.is_empty() { &slice.metadata.namespace } else { &target.namespace };
+        Some(Listed {
+            pod: (namespace.clone(), target.name.clone()),
+            uid: target.uid.clone(),
+            terminating: endpoint.conditions.is_terminating(),
+        })
+    })
+}
+
+/// Returns whether two states of a slice have the same pods, terminating or not.
+fn lists_the_same(a: &EndpointSlice, b: &EndpointSlice) -> bool {
+    let same = |(a, b): (&Endpoint, &Endpoint)| {
+        a.conditions.is_terminating() == b.conditions.is_terminating() && a.target_ref == b.target_ref
+    };
+    a.endpoints.len() == b.endpoints.len() && a.endpoints.iter().zip(&b.endpoints).all(same)
+}
+
 impl DrainState {
-    fn forget(&mut self, listed: Vec<Listed>) {
-        for listed in listed {
+    fn forget(&mut self, slice: &EndpointSlice) {
+        for listed in listed(slice) {
             if let Some(count) = self.pods.get_mut(&listed) {
                 *count -= 1;
                 if *count == 0 {

@@ -7,9 +7,8 @@ use std::net::Ipv4Addr;
 use api::Verb;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use kube::Client;
 use processes::addresses::{Claim, POD_RANGE, Pool, SERVICE_RANGE};
-use runtime::{Clock, Obj};
+use runtime::{Client, Clock, Obj};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -38,7 +37,7 @@ impl World {
         // Nobody else uses these addresses, so a number that is free on one is free on all.
         let port = TcpListener::bind((address, 0)).await.unwrap().local_addr().unwrap().port();
         let (sender, sent) = mpsc::unbounded_channel();
-        let api = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let api = tower::service_fn(move |request: http::Request<runtime::Body>| {
             let sender = sender.clone();
             async move {
                 let (parts, body) = request.into_parts();
@@ -48,7 +47,7 @@ impl World {
                 Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from_static(b"{}"))))
             }
         });
-        let writer = Writer::new(Client::new(api, "default"), Clock::system(), "test", runtime::Metrics::default());
+        let writer = Writer::new(Client::new(api), Clock::system(), "test", runtime::Metrics::default());
         let events = EventWriter::start(writer.clone(), Clock::system(), "proxy", "here");
         let proxy =
             Proxy::new(writer, "here".to_owned(), events, Drains::default(), Connections::default(), CancellationToken::new());

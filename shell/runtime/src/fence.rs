@@ -6,12 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use kube::Client;
-use kube::client::Body;
 use machine::Time;
 use tokio_util::sync::CancellationToken;
 
-use crate::Clock;
+use crate::{Body, Client, Clock};
 
 /// Why a request was not sent.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -50,8 +48,7 @@ impl Fence {
 
     /// Returns a client whose requests pass the fence.
     pub fn client(&self, inner: &Client) -> Client {
-        let (fence, namespace) = (self.clone(), inner.default_namespace().to_owned());
-        let inner = inner.clone();
+        let (fence, inner) = (self.clone(), inner.clone());
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (fence, inner) = (fence.clone(), inner.clone());
             async move {
@@ -65,6 +62,6 @@ impl Fence {
                 }
             }
         });
-        Client::new(service, namespace)
+        Client::new(service)
     }
 }

@@ -17,12 +17,12 @@ use std::task::{Context, Poll};
 
 use api::{Kind, ObjectMeta};
 use futures::Stream;
-use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::client::Client;
 use crate::metrics::Metrics;
 use crate::object::Obj;
 use feed::{Feed, Sink};
@@ -364,6 +364,14 @@ impl Sink for Store {
             }
             Err(version) => version,
         }
+    }
+
+    fn try_apply(&mut self, text: &str) -> Option<String> {
+        let item = (self.parse)(text).ok().filter(|item| !item.version.is_empty())?;
+        self.metrics.parsed(self.kind);
+        let version = item.version.clone();
+        self.shared().apply(item);
+        Some(version)
     }
 
     fn delete(&mut self, text: &str) -> Option<String> {

@@ -5,10 +5,9 @@
 use std::time::Duration;
 
 use api::{Event, EventType, ObjectReference, Verb, Write};
-use kube::Client;
 use serde_json::Value;
 
-use crate::requests;
+use crate::{Client, requests};
 
 /// An object that is not found in this time has no event.
 const TIMEOUT: Duration = Duration::from_secs(5);

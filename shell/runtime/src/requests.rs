@@ -6,11 +6,11 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
-use kube::Client;
-use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::{Body, Client};
 
 /// How long a command or test waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);

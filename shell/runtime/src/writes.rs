@@ -10,13 +10,13 @@ use api::write::{Body, Verb};
 use api::{Write, WriteError, WriteFailure};
 use http::Method;
 use hyper::body::Bytes;
-use kube::Client;
 use machine::Bucket;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::Clock;
+use crate::client::Client;
+use crate::clock::Clock;
 use crate::events::Reports;
 use crate::metrics::Metrics;
 use crate::refusals::Refused;
@@ -92,7 +92,8 @@ impl Writer {
         self.perform_with(&self.0.client, write, TIMEOUT).await
     }
 
-    /// Sends a request at once over a connection of its own, with a time of its own: for what must not wait for others.
+    /// Sends a request at once through a client that may have a connection of its own, with a time of its own: for what must not
+    /// wait for others.
     pub async fn perform_with(&self, client: &Client, write: &Write, within: Duration) -> Result<Answer, WriteFailure> {
         let mut attempt = 1;
         let began = std::time::Instant::now();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use machine::Time;
 use runtime::Clock;
 use tokio::sync::watch;
-use view::{Board, Fact, Limits, Seen};
+use view::{Board, Fact, Limits, Origin};
 
 /// A board and who looks at it; clones share both.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Shared {
         self.0.board.lock().expect("no code panics while it holds the board")
     }
 
-    pub(crate) fn apply(&self, seen: Seen, fact: Fact) {
+    pub(crate) fn apply(&self, seen: Origin, fact: Fact) {
         let now = self.now();
         self.board().apply(now, seen, fact);
         self.0.changes.send_modify(|count| *count = count.wrapping_add(1));

@@ -8,12 +8,11 @@ use api::config_node::NAME;
 use api::{ConfigNode, EndpointSlice, Kind, Lease, Node, Pod, PodProbeMarker, Service};
 use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, stream};
-use kube::Client;
-use runtime::{Events, Informers, Scope, WatchEvent, requests};
+use runtime::{Client, Events, Informers, Scope, WatchEvent, requests};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use view::{EventObject, Fact, Seen};
+use view::{EventObject, Fact, Origin};
 
 use crate::AskAgent;
 use crate::agents::Agents;
@@ -48,7 +47,7 @@ pub struct Source {
 pub async fn follow(source: Source, shared: Shared, stop: CancellationToken) {
     let agents = Agents::named(&source.agents);
     if let Some(grace) = source.default_grace {
-        shared.apply(Seen::Listed, Fact::DefaultGrace(grace));
+        shared.apply(Origin::Listed, Fact::DefaultGrace(grace));
     }
     let mut facts = watched(&source).await;
     let polls = poll(&source, &shared, &agents);
@@ -71,7 +70,7 @@ pub async fn follow(source: Source, shared: Shared, stop: CancellationToken) {
     }
 }
 
-type Facts = SelectAll<BoxStream<'static, (Seen, Fact)>>;
+type Facts = SelectAll<BoxStream<'static, (Origin, Fact)>>;
 
 /// Follows every kind that there is.
 async fn watched(source: &Source) -> Facts {
@@ -106,21 +105,21 @@ fn facts<T>(
     events: Events<T>,
     there: impl Fn(Arc<T>) -> Fact + Send + 'static,
     gone: impl Fn(String) -> Fact + Send + 'static,
-) -> BoxStream<'static, (Seen, Fact)>
+) -> BoxStream<'static, (Origin, Fact)>
 where
     T: Kind + DeserializeOwned + Send + Sync + 'static,
 {
-    let mut seen = Seen::Listed;
+    let mut seen = Origin::Listed;
     let fact = move |event: WatchEvent<T>| match event {
         WatchEvent::Applied(object) => Some((seen, there(object.view))),
         WatchEvent::Deleted(object) => Some((seen, gone(object.view.metadata().key()))),
         // A later list tells what happened meanwhile: nobody knows when.
         WatchEvent::ListBegins => {
-            seen = Seen::Listed;
+            seen = Origin::Listed;
             None
         }
         WatchEvent::Synced => {
-            seen = Seen::Live;
+            seen = Origin::Live;
             None
         }
     };
@@ -141,12 +140,12 @@ async fn poll(source: &Source, shared: &Shared, agents: &Agents) {
         let mut answers = stream::iter(asked).buffer_unordered(8);
         while let Some((name, address, answer)) = answers.next().await {
             match answer {
-                Ok(answer) => shared.apply(Seen::Live, Fact::Report(agents.answered(&name, &answer))),
+                Ok(answer) => shared.apply(Origin::Live, Fact::Report(agents.answered(&name, &answer))),
                 Err(error) => tracing::debug!(node = name, address, error, "the agent does not answer"),
             }
         }
         if let Some(connections) = &source.connections {
-            shared.apply(Seen::Live, Fact::Connections(connections()));
+            shared.apply(Origin::Live, Fact::Connections(connections()));
         }
         tokio::time::sleep(PERIOD).await;
     }

@@ -4,17 +4,16 @@
 
 mod detail;
 mod run;
+mod screen;
 mod table;
+mod terminal;
 
 pub use run::{TopConfig, run};
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::style::Color;
 use machine::Time;
-use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Row, Table, TableState};
+use screen::{Line, Screen, Span, Style, columns};
 use view::{Delta, PodState};
 
 /// What is listed.
@@ -29,6 +28,9 @@ pub(crate) enum Tab {
 
 const TABS: [(Tab, &str); 4] =
     [(Tab::Pods, "Pods"), (Tab::Services, "Services"), (Tab::Nodes, "Nodes"), (Tab::Events, "Events")];
+
+/// Nothing in detail has more lines.
+const SCROLL_MAX: usize = 500;
 
 /// In which order pods are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +70,12 @@ pub(crate) struct Top {
     filter: String,
     /// Whether keys are letters of the filter.
     typing: bool,
-    table: TableState,
+    /// Which row is chosen, and which is the first that is shown.
+    selected: usize,
+    first: usize,
     /// The key of what is shown in detail.
     open: Option<String>,
-    scroll: u16,
+    scroll: usize,
     /// Whether colours are used.
     pub(crate) colour: bool,
     /// Where the API is.
@@ -111,7 +115,7 @@ impl Top {
             KeyCode::Home | KeyCode::Char('g') => self.step(i64::MIN, keys.len()),
             KeyCode::End | KeyCode::Char('G') => self.step(i64::MAX, keys.len()),
             KeyCode::Enter => {
-                self.open = keys.get(self.table.selected().unwrap_or(0)).cloned();
+                self.open = keys.get(self.selected).cloned();
                 self.scroll = 0;
             }
             _ => {}
@@ -127,7 +131,7 @@ impl Top {
             KeyCode::Char(letter) => self.filter.push(letter),
             _ => {}
         }
-        self.table.select(Some(0));
+        self.selected = 0;
     }
 
     fn neighbour(&self, step: usize) -> Tab {
@@ -137,17 +141,16 @@ impl Top {
 
     fn choose(&mut self, tab: Tab) {
         (self.tab, self.open, self.scroll) = (tab, None, 0);
-        self.table.select(Some(0));
+        self.selected = 0;
     }
 
     fn step(&mut self, by: i64, rows: usize) {
-        if self.open.is_some() {
-            self.scroll = u16::try_from((i64::from(self.scroll)).saturating_add(by).clamp(0, 500)).unwrap_or(0);
-            return;
-        }
-        let last = i64::try_from(rows.saturating_sub(1)).unwrap_or(0);
-        let at = i64::try_from(self.table.selected().unwrap_or(0)).unwrap_or(0);
-        self.table.select(usize::try_from(at.saturating_add(by).clamp(0, last)).ok());
+        let (place, last) = match self.open {
+            Some(_) => (&mut self.scroll, SCROLL_MAX),
+            None => (&mut self.selected, rows.saturating_sub(1)),
+        };
+        let [at, last] = [*place, last].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        *place = usize::try_from(at.saturating_add(by).clamp(0, last)).unwrap_or(0);
     }
 
     fn matches(&self, texts: &[&str]) -> bool {
@@ -160,42 +163,53 @@ impl Top {
         table::keys(self, seen)
     }
 
-    /// Draws everything.
-    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, seen: &Delta, now: Time, problem: Option<&str>) {
-        let [head, tabs, body, foot] =
-            Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)])
-                .areas(frame.area());
-        frame.render_widget(Paragraph::new(self.headline(seen, problem)), head);
-        frame.render_widget(Paragraph::new(self.tabs(seen)), tabs);
+    /// Draws everything: two lines of what is shown, the list or the object, and a line of what keys do.
+    pub(crate) fn draw(&mut self, screen: &mut Screen, seen: &Delta, now: Time, problem: Option<&str>) {
+        let (width, body) = (screen.width(), screen.height().saturating_sub(3));
+        screen.put(0, 0, width, &self.headline(seen, problem));
+        screen.put(0, 1, width, &self.tabs(seen));
         match self.open.clone() {
             Some(key) => {
-                let lines = detail::lines(self, seen, &key, now, body.width);
-                frame.render_widget(Paragraph::new(lines).scroll((self.scroll, 0)), body);
+                let lines = detail::lines(self, seen, &key, now, width);
+                for (y, line) in lines.iter().skip(self.scroll).take(body).enumerate() {
+                    screen.put(0, 2 + y, width, line);
+                }
             }
-            None => self.draw_table(frame, seen, now, body),
+            None => self.draw_table(screen, seen, now, body),
         }
         let keys = match (self.typing, self.open.is_some()) {
             (true, _) => "type to filter   Enter keep   Esc clear",
             (_, true) => "Esc back   Up/Down scroll   q quit",
             _ => "/ filter   s order   Enter open   Tab next list   q quit",
         };
-        frame.render_widget(Paragraph::new(Span::styled(keys, self.dim())), foot);
+        screen.put(0, 2 + body, width, &Line::from(Span::styled(keys, self.dim())));
     }
 
-    fn draw_table(&mut self, frame: &mut Frame<'_>, seen: &Delta, now: Time, area: Rect) {
-        let (titles, widths, rows) = table::rows(self, seen, now, area.width);
-        let last = rows.len().saturating_sub(1);
-        self.table.select(Some(self.table.selected().unwrap_or(0).min(last)));
-        let head = Row::new(titles).style(self.dim());
-        let chosen = Style::default().add_modifier(Modifier::REVERSED);
-        let table = Table::new(rows, widths).header(head).row_highlight_style(chosen).column_spacing(1);
-        frame.render_stateful_widget(table, area, &mut self.table);
+    fn draw_table(&mut self, screen: &mut Screen, seen: &Delta, now: Time, lines: usize) {
+        let (titles, widths, rows) = table::rows(self, seen, now, screen.width());
+        let columns = columns(&widths, screen.width());
+        for (title, (x, room)) in titles.into_iter().zip(&columns) {
+            screen.put(*x, 2, *room, &Line::from(Span::styled(title, self.dim())));
+        }
+        // The chosen row is always among those that are shown.
+        let shown = lines.saturating_sub(1).max(1);
+        self.selected = self.selected.min(rows.len().saturating_sub(1));
+        self.first = self.first.clamp((self.selected + 1).saturating_sub(shown), self.selected);
+        for (at, row) in rows.iter().enumerate().skip(self.first).take(shown) {
+            let y = 3 + at - self.first;
+            for (cell, (x, room)) in row.iter().zip(&columns) {
+                screen.put(*x, y, *room, cell);
+            }
+            if at == self.selected {
+                screen.reverse(y);
+            }
+        }
     }
 
-    fn headline(&self, seen: &Delta, problem: Option<&str>) -> Line<'static> {
+    fn headline(&self, seen: &Delta, problem: Option<&str>) -> Line {
         let mut parts = vec![Span::styled("lifesign top", self.bold()), Span::raw("  ")];
         match problem {
-            Some(problem) => parts.push(Span::styled(problem.to_owned(), self.tone(Color::Red))),
+            Some(problem) => parts.push(Span::styled(problem.to_owned(), self.tone(Color::DarkRed))),
             None => {
                 let ready = seen.pods.put.iter().filter(|pod| pod.state == PodState::Ready).count();
                 let sum = |count: fn(&view::ServiceRow) -> usize| seen.services.put.iter().map(count).sum::<usize>();
@@ -214,7 +228,7 @@ impl Top {
         Line::from(parts)
     }
 
-    fn tabs(&self, seen: &Delta) -> Line<'static> {
+    fn tabs(&self, seen: &Delta) -> Line {
         let mut parts = Vec::new();
         for (number, (tab, title)) in TABS.into_iter().enumerate() {
             let count = match tab {
@@ -229,7 +243,7 @@ impl Top {
         }
         if self.typing || !self.filter.is_empty() {
             let cursor = if self.typing { "_" } else { "" };
-            parts.push(Span::styled(format!("  /{}{cursor}", self.filter), self.tone(Color::Cyan)));
+            parts.push(Span::styled(format!("  /{}{cursor}", self.filter), self.tone(Color::DarkCyan)));
         } else if self.tab == Tab::Pods {
             parts.push(Span::styled(format!("  {}", self.order.word()), self.dim()));
         }
@@ -237,15 +251,15 @@ impl Top {
     }
 
     fn tone(&self, colour: Color) -> Style {
-        if self.colour { Style::default().fg(colour) } else { Style::default() }
+        Style { colour: self.colour.then_some(colour), ..Style::default() }
     }
 
     fn dim(&self) -> Style {
-        if self.colour { Style::default().add_modifier(Modifier::DIM) } else { Style::default() }
+        Style { dim: self.colour, ..Style::default() }
     }
 
     fn bold(&self) -> Style {
-        Style::default().add_modifier(Modifier::BOLD)
+        Style { bold: true, ..Style::default() }
     }
 }
 

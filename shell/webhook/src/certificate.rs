@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use admission::certificates::{AUTHORITY_LIFE, Life, SERVER_LIFE};
+use admission::certificates::{AUTHORITY_LIFE, SERVER_LIFE, Validity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use machine::Time;
@@ -22,7 +22,7 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// Returns from when and until when the certificate is good; `None`: it cannot be read, or there is no key.
-    pub(crate) fn life(&self) -> Option<Life> {
+    pub(crate) fn life(&self) -> Option<Validity> {
         KeyPair::from_pem(&self.key).ok()?;
         life(&self.certificate)
     }
@@ -34,7 +34,7 @@ impl Credentials {
         params.distinguished_name.push(DnType::CommonName, format!("{NAME} {}", now.as_secs()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        set_life(&mut params, Life::starting(now, AUTHORITY_LIFE));
+        set_life(&mut params, Validity::starting(now, AUTHORITY_LIFE));
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         Ok(Credentials { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -51,7 +51,7 @@ impl Credentials {
         for name in [name.clone(), format!("{name}.cluster.local")] {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
         }
-        set_life(&mut params, Life::starting(now, SERVER_LIFE));
+        set_life(&mut params, Validity::starting(now, SERVER_LIFE));
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &issuer)?;
         Ok(Credentials { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -66,7 +66,7 @@ impl Credentials {
     }
 }
 
-fn set_life(params: &mut CertificateParams, life: Life) {
+fn set_life(params: &mut CertificateParams, life: Validity) {
     let at = |time: Time| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.as_secs()).unwrap_or(0));
     params.not_before = at(life.from).into();
     params.not_after = at(life.until).into();
@@ -77,11 +77,11 @@ fn der(pem: &str) -> Option<Vec<u8>> {
 }
 
 /// Returns from when and until when a certificate is good.
-pub(crate) fn life(pem: &str) -> Option<Life> {
+pub(crate) fn life(pem: &str) -> Option<Validity> {
     let der = der(pem)?;
     let validity = x509_parser::parse_x509_certificate(&der).ok()?.1.validity().clone();
     let at = |time: x509_parser::time::ASN1Time| Time::from_secs(time.timestamp());
-    Some(Life { from: at(validity.not_before), until: at(validity.not_after) })
+    Some(Validity { from: at(validity.not_before), until: at(validity.not_after) })
 }
 
 /// What the Secret holds.

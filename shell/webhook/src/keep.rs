@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use admission::certificates::{Step, Stored, step};
+use admission::certificates::{Rotation, Stored, step};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
-use kube::Client;
-use runtime::{Clock, RequestError, requests};
+use runtime::{Client, Clock, RequestError, requests};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +38,7 @@ pub async fn keep(client: Client, clock: Clock, namespace: String, stop: Cancell
     let mut last_error = String::new();
     loop {
         let again = match look(&client, &clock, &namespace).await {
-            Ok(Step::Keep) => {
+            Ok(Rotation::Keep) => {
                 last_error.clear();
                 LOOK_EVERY
             }
@@ -61,7 +60,7 @@ pub async fn keep(client: Client, clock: Clock, namespace: String, stop: Cancell
 }
 
 /// Looks once and does one step; returns which.
-async fn look(client: &Client, clock: &Clock, namespace: &str) -> Result<Step, KeepError> {
+async fn look(client: &Client, clock: &Clock, namespace: &str) -> Result<Rotation, KeepError> {
     let path = secret_path(namespace);
     let secret: Option<Value> = requests::get_opt(client, &path, TIMEOUT).await?;
     let secret = secret.ok_or_else(|| KeepError::NoSecret(format!("{namespace}/{}", crate::NAME)))?;
@@ -106,21 +105,21 @@ async fn look(client: &Client, clock: &Clock, namespace: &str) -> Result<Step, K
 }
 
 /// Carries a step out; returns whether something changed.
-fn change(contents: &mut Contents, step: Step, namespace: &str, now: machine::Time) -> Result<bool, rcgen::Error> {
+fn change(contents: &mut Contents, step: Rotation, namespace: &str, now: machine::Time) -> Result<bool, rcgen::Error> {
     match step {
-        Step::Keep => return Ok(false),
-        Step::Begin => {
+        Rotation::Keep => return Ok(false),
+        Rotation::Begin => {
             let authority = Credentials::authority(now)?;
             let server = authority.server(namespace, now)?;
             *contents = Contents { authority: Some(authority), server: Some(server), ..Contents::default() };
         }
-        Step::MakeNext => contents.next = Some(Credentials::authority(now)?),
-        Step::Promote => {
+        Rotation::MakeNext => contents.next = Some(Credentials::authority(now)?),
+        Rotation::Promote => {
             contents.old = contents.authority.take().map(|authority| authority.certificate);
             contents.authority = contents.next.take();
             contents.server = sign(contents, namespace, now)?;
         }
-        Step::Renew => {
+        Rotation::Renew => {
             contents.server = sign(contents, namespace, now)?;
             contents.old = None;
         }

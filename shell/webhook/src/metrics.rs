@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admission::{Judged, Outcome};
+use admission::{Judged, ReviewOutcome};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -27,7 +27,7 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics { reviews: Family::default(), duration: Histogram::new(exponential_buckets(0.000_05, 2.0, 12)) };
         for judged in Judged::ALL {
-            for outcome in Outcome::ALL {
+            for outcome in ReviewOutcome::ALL {
                 drop(metrics.counter(judged, outcome));
             }
         }
@@ -38,12 +38,12 @@ impl Metrics {
         metrics
     }
 
-    fn counter(&self, judged: Judged, outcome: Outcome) -> impl std::ops::Deref<Target = Counter> + '_ {
+    fn counter(&self, judged: Judged, outcome: ReviewOutcome) -> impl std::ops::Deref<Target = Counter> + '_ {
         self.reviews.get_or_create(&Labels { resource: judged.name(), outcome: outcome.name() })
     }
 
     /// Counts an answer.
-    pub(crate) fn answered(&self, judged: Judged, outcome: Outcome, took: Duration) {
+    pub(crate) fn answered(&self, judged: Judged, outcome: ReviewOutcome, took: Duration) {
         self.counter(judged, outcome).inc();
         self.duration.observe(took.as_secs_f64());
     }

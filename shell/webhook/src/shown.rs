@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admission::certificates::Life;
-use kube::Client;
+use admission::certificates::Validity;
 use machine::Time;
-use runtime::{Clock, requests};
+use runtime::{Client, Clock, requests};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -33,7 +32,7 @@ pub struct Shown {
 
 struct Current {
     pem: String,
-    life: Life,
+    life: Validity,
     key: Arc<CertifiedKey>,
 }
 

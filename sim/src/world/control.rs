@@ -6,7 +6,7 @@ use api::node::Taint;
 use machine::{Machine, Time};
 use nodes::beats;
 use nodes::eviction::{self, Evictor};
-use nodes::monitor::{self, Input, LeaseFacts, Monitor, NodeFacts, PodFacts, Ready, ReadyFacts};
+use nodes::monitor::{self, Input, LeaseFacts, Monitor, MonitoredPod, NodeFacts, Ready, ReadyFacts};
 use nodes::taints::{HealthTaint, TaintEffect};
 use profiles::Step;
 use profiles::path::ClusterState;
@@ -173,10 +173,10 @@ impl World {
         let pod = &node.pod;
         let mut effects = Vec::new();
         if let Some(monitor) = &mut self.monitor {
-            let facts = PodFacts { key: pod.key.clone(), node: node.name.clone(), ready: !pod.marked };
+            let facts = MonitoredPod { key: pod.key.clone(), node: node.name.clone(), ready: !pod.marked };
             monitor.apply(now, Input::Pod(facts), &mut effects);
         }
-        let facts = eviction::PodFacts {
+        let facts = eviction::EvictionPod {
             key: pod.key.clone(),
             uid: Arc::from(pod.count.to_string()),
             node: node.name.clone(),

@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::parts::{MEDIUM, Parts, files};
-use crate::LIFESIGN;
 use crate::bed::Bed;
-use crate::installation::{IMAGE, NAMESPACE, lifesign};
+use crate::installation::{NAMESPACE, import_images, lifesign};
 use crate::installed::kubectl;
 
 /// Lifesign with latency profiles on the cluster, until the end of the test.
@@ -20,7 +19,7 @@ fn rolled_out(bed: &Bed, part: &str) {
 
 impl Installed<'_> {
     fn new(bed: &Bed) -> Installed<'_> {
-        bed.run(&["import", IMAGE, LIFESIGN]);
+        import_images(bed);
         let (good, manifests) = lifesign(bed, &["--features", "markers,probes,profiles"]);
         assert!(good, "{manifests}");
         let (good, output) = bed.kubectl(&["apply", "--validate=strict", "-f", "-"], &manifests);

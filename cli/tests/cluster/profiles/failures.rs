@@ -151,6 +151,39 @@ pub(super) fn a_foreign_change_blocks_and_is_named(bed: &Bed) {
     parts.uninstall();
 }
 
+/// A control plane that nobody may touch, as on a managed cluster: the rollout stops at what is safe and says so.
+pub(super) fn a_control_plane_that_nobody_may_touch(bed: &Bed) {
+    bed.install_definitions();
+    let mut parts = Parts::new(bed);
+    parts.start_agent_for("--profiles=kubelet");
+    parts.start_controllers(&[]);
+    parts.want(MEDIUM);
+    let condition = parts.message("KubeControllerManagerOperator", "Progressing", "ComponentNotAware");
+    assert_eq!((&condition["status"], &condition["reason"]), (&"True".into(), &"ComponentNotAware".into()), "{condition}");
+    let condition = parts.message("MachineConfigOperator", "Progressing", "HazardousStateAvoided");
+    assert_eq!(condition["reason"], "WaitingForOtherOwners", "{condition}");
+    parts.uses(["10s 40", "", ""]);
+    assert_eq!(super::parts::files(&parts.root), parts.before);
+}
+
+/// A flag of the kubelet wins over every file: nothing is changed there, and the condition names it.
+pub(super) fn a_flag_that_wins_is_named(bed: &Bed) {
+    let flags = root().join("var/lib/kubelet/kubeadm-flags.env");
+    let edited = Edited::new(flags, |text| text.replace("ARGS=\"", "ARGS=\"--node-status-update-frequency=10s "));
+    bed.run(&["restart", "kubelet"]);
+    let parts = Parts::start(bed, &[]);
+    parts.want(MEDIUM);
+    let condition = parts.message("MachineConfigOperator", "Progressing", "--node-status-update-frequency");
+    println!("{}", condition["message"]);
+    assert_eq!(condition["reason"], "ComponentNotAware", "{condition}");
+    parts.uses(["10s 40", "--node-monitor-grace-period=2m0s", ""]);
+    drop(edited);
+    bed.run(&["restart", "kubelet"]);
+    // Without the flag the rollout goes on by itself.
+    parts.complete(MEDIUM);
+    parts.uninstall();
+}
+
 /// Killed between write and confirmation, the next agent goes on: the rollout gets where it is wanted.
 pub(super) fn a_killed_agent_does_not_stop_a_rollout(bed: &Bed) {
     let mut parts = Parts::start(bed, &[]);

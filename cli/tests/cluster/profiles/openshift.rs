@@ -41,12 +41,16 @@ impl Drop for OpenShift<'_> {
 }
 
 fn profile(bed: &Bed, arguments: &[&str]) -> String {
+    let (good, text) = try_profile(bed, arguments);
+    assert!(good, "{arguments:?}: {text}");
+    text
+}
+
+fn try_profile(bed: &Bed, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(LIFESIGN);
     command.arg("profile").args(arguments).arg("--kubeconfig").arg(bed.kubeconfig());
     let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {text}");
-    text
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 /// Returns what the controllers measure.
@@ -81,6 +85,12 @@ pub(super) fn nothing_is_written_to_somebody_elses_kind(bed: &Bed) {
             assert!(text.contains(word), "{arguments:?}: no {word:?} in\n{text}");
         }
     }
+    for arguments in [&["set", "Low"][..], &["pause"], &["resume"], &["retry"], &["uninstall"]] {
+        let (good, text) = try_profile(bed, arguments);
+        assert!(!good && text.contains("is not managed by lifesign"), "{arguments:?}: {text}");
+    }
+    let (good, text) = crate::installation::lifesign(bed, &["--check", "--features", "markers,probes,profiles"]);
+    assert!(!good && text.contains("error    profiles: nodes.config.openshift.io is somebody else's"), "{text}");
     let metrics = metrics(&parts);
     for line in [
         "lifesign_nodes_in_hazard_class{class=\"Safe\"} 1",

@@ -126,8 +126,12 @@ impl<'a> Parts<'a> {
     }
 
     pub(super) fn start_agent(&mut self) {
-        let agent =
-            ["exec", LIFESIGN, "agent", "--cluster", "--profiles=control-plane", "--kubeconfig", "/etc/kubernetes/admin.conf"];
+        self.start_agent_for("--profiles=control-plane");
+    }
+
+    /// Starts an agent that may change only these files.
+    pub(super) fn start_agent_for(&mut self, files: &str) {
+        let agent = ["exec", LIFESIGN, "agent", "--cluster", files, "--kubeconfig", "/etc/kubernetes/admin.conf"];
         let node = ["--node-name", self.bed.node.as_str()];
         let arguments = agent.iter().chain(&node).map(|word| (*word).to_owned()).collect();
         self.agent = Some(Supervised::start(&std::env::var("LIFESIGN_TEST_BED").unwrap(), arguments));
@@ -204,6 +208,14 @@ impl<'a> Parts<'a> {
             let changed = step["components"].as_object()?.values().any(|state| state["changed"] == true);
             (step["result"] != "running" && !changed).then_some(())
         });
+    }
+
+    /// Waits until the message of an owner says something; returns all of it.
+    pub(super) fn message(&self, owner: &str, type_: &str, words: &str) -> Value {
+        self.until(&format!("{owner} says {words:?}"), |_| {
+            let condition = self.condition(owner, type_)?;
+            condition["message"].as_str()?.contains(words).then_some(condition)
+        })
     }
 
     /// Waits until the components use this. A controller manager that loses its API server ends and is started again.

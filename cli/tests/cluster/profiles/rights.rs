@@ -96,6 +96,21 @@ pub(super) fn rights(bed: &Bed) {
         ] {
             assert_eq!(code(path, patch), 403, "{account}: {path} {patch}");
         }
+        // Nor in any other way.
+        let node = bed.get(&own);
+        let pods = "/api/v1/namespaces/kube-system/pods";
+        for (method, path, body) in [
+            ("PUT", own.as_str(), &node),
+            ("PUT", &format!("{own}/status"), &node),
+            ("POST", "/api/v1/nodes", &json!({"metadata": {"name": "another"}})),
+            ("POST", pods, &json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})),
+            ("DELETE", &own, &Value::Null),
+            ("DELETE", CLUSTER, &Value::Null),
+            ("DELETE", &format!("{pods}/kube-controller-manager-{}", bed.node), &Value::Null),
+        ] {
+            assert_eq!(bed.call_as(&agent, method, path, body).code, 403, "{account}: {method} {path}");
+        }
+        crate::installation::rights_are_golden(bed, account.trim_start_matches("lifesign-"));
         let unbound = token(bed, account, None);
         assert_eq!(bed.patch_as(&unbound, &own, &applied).code, 403, "a token that names no node");
         assert_eq!(bed.call_as(&agent, "GET", "/api/v1/namespaces/kube-system/secrets", &Value::Null).code, 403);

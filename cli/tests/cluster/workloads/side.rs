@@ -206,7 +206,7 @@ impl Side {
             deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"] && ENDS.contains(&reason)
         };
         self.list("/apis/apps/v1", "deployments").iter().all(ends)
-            && self.list("/api/v1", "pods").iter().all(|pod| pod["metadata"].get("deletionTimestamp").is_none())
+            && self.list("/api/v1", "pods").iter().all(|pod| pod["metadata"].get("deletionTimestamp").is_none() && !starts(pod))
     }
 
     /// Returns all Deployments, ReplicaSets and pods.
@@ -282,6 +282,13 @@ fn without_restart(mut metadata: Value) -> Value {
         annotations.retain(|key, _| key != "kubectl.kubernetes.io/restartedAt");
     }
     metadata
+}
+
+/// Returns whether a pod is on its way: a busy node may take long before there is something to see.
+fn starts(pod: &Value) -> bool {
+    let state = &pod["status"]["containerStatuses"][0]["state"];
+    let created = [&Value::Null, &json!("ContainerCreating")].contains(&&state["waiting"]["reason"]);
+    if state["running"].is_object() { !is_ready(pod) } else { state["terminated"].is_null() && created }
 }
 
 /// Returns what controllers decide about a pod.

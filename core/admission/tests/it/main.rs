@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its own objects has failed")]
 
-use admission::{MOVED_PROBES, Outcome, READY, mutate, read_moved, review};
+use admission::{MOVED_PROBES, READY, ReviewOutcome, mutate, read_moved, review};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::odd;
@@ -96,7 +96,7 @@ proptest! {
         let answer = review(body.to_string().as_bytes());
         let response = &answer.review["response"];
         prop_assert!(response["allowed"].is_boolean() && response["uid"].is_string());
-        prop_assert_eq!(response["allowed"] == true, matches!(answer.outcome, Outcome::Allowed | Outcome::Patched));
+        prop_assert_eq!(response["allowed"] == true, matches!(answer.outcome, ReviewOutcome::Allowed | ReviewOutcome::Patched));
     }
 
     #[test]

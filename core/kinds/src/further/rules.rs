@@ -5,7 +5,7 @@ use api::json;
 use serde_json::{Value, json};
 
 use super::{Actor, Further, defaults};
-use crate::builtin::{Part, copy, meta, validate_pod_template};
+use crate::builtin::{Part, SYSTEM_PRIORITIES, copy, meta, validate_pod_template};
 use crate::model::{self, Message, Type};
 
 impl Further {
@@ -158,6 +158,26 @@ fn validate(kind: &Further, object: &Value, old: Option<&Value>, errors: &mut Ve
         };
         validate_pod_template(template, &spec, known, jobs, &Path::new("spec").child("template"), errors);
     }
+    if kind.kind == "PriorityClass" {
+        validate_priority_class(object, errors);
+    }
+}
+
+/// The highest priority of a class that is not the system's; Kubernetes API.
+const PRIORITY_MAX: i64 = 1_000_000_000;
+
+/// The names and numbers of the system's classes are its own; everybody may have the classes themselves.
+fn validate_priority_class(class: &Value, errors: &mut Vec<Error>) {
+    let (name, value) = (json::text(class, &["metadata", "name"]), json::int(class, &["value"]).unwrap_or(0));
+    if name.starts_with("system-") {
+        if !SYSTEM_PRIORITIES.contains(&(name, value)) {
+            let why = "priority class names with 'system-' prefix are reserved for system use only";
+            errors.push(Error::forbidden(&Path::new("metadata").child("name"), why));
+        }
+    } else if value > PRIORITY_MAX {
+        let why = format!("maximum allowed value of a user defined priority is {PRIORITY_MAX}");
+        errors.push(Error::forbidden(&Path::new("value"), why));
+    }
 }
 
 /// Finds texts that must be there and are not. Pod templates have rules of their own.
@@ -268,6 +288,20 @@ mod tests {
         };
         assert_eq!(paths(&class(1, "b")), Vec::<String>::new());
         assert_eq!(paths(&class(10, "a")), ["value"]);
+    }
+
+    #[test]
+    fn names_and_numbers_of_system_classes_are_reserved() {
+        let kind = find("scheduling.k8s.io", "v1", "PriorityClass").unwrap();
+        let paths = |name: &str, value: i64| -> Vec<String> {
+            let class = json!({"metadata": {"name": name}, "value": value});
+            validate_create(kind, &class).into_iter().map(|error| error.path).collect()
+        };
+        assert_eq!(paths("system-mine", 1), ["metadata.name"]);
+        assert_eq!(paths("system-node-critical", 1), ["metadata.name"]);
+        assert!(paths("system-node-critical", 2_000_001_000).is_empty());
+        assert_eq!(paths("mine", 1_000_000_001), ["value"]);
+        assert!(paths("mine", 1_000_000_000).is_empty() && paths("low", -5).is_empty());
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Cache {
         // A virtual node has no desired spec.
         let runs = facts.is_some_and(|facts| !facts.is_virtual);
         let contributing = selecting.iter().copied().filter(|marker| runs && self.markers[&marker.key].contributes);
-        let (desired, skips) = wanted(&entry.pod, contributing);
+        let (desired, skips) = wanted(&entry.pod, contributing, &self.pruned);
         let markers: Vec<Key> = selecting.iter().map(|marker| marker.key.clone()).collect();
         self.store(key, markers, desired, skips, changes);
     }
@@ -141,13 +141,22 @@ fn selectable(pod: &Pod, node: Option<NodeFacts>) -> bool {
         && node.is_some_and(|facts| !facts.deleting)
 }
 
-/// Returns the item of a pod, and what is not in it.
-fn wanted<'a>(pod: &Pod, markers: impl Iterator<Item = &'a Compiled>) -> (Option<PodProbe>, BTreeSet<(Key, Reason)>) {
+/// Returns the item of a pod, without the fields that would be pruned, and what is not in it.
+fn wanted<'a>(
+    pod: &Pod,
+    markers: impl Iterator<Item = &'a Compiled>,
+    pruned: &BTreeSet<String>,
+) -> (Option<PodProbe>, BTreeSet<(Key, Reason)>) {
     let (mut probes, mut skips) = (Vec::new(), BTreeSet::new());
     for marker in markers {
         for probe in &marker.marker.spec.probes {
             match entries::entry(&marker.marker, probe, pod) {
-                Ok(entry) => probes.push(entry),
+                Ok(mut entry) => {
+                    if let Some(members) = entry.probe.as_object_mut() {
+                        members.retain(|name, _| !pruned.contains(name));
+                    }
+                    probes.push(entry);
+                }
                 Err(skip) => drop(skips.insert((marker.key.clone(), Reason::from(skip)))),
             }
         }

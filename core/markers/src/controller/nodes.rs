@@ -8,7 +8,7 @@ use machine::Time;
 use serde_json::json;
 
 use super::{COALESCE, COALESCE_ENTRIES, Controller, Effect, RETRY, Target};
-use crate::cache::{Action, Changes};
+use crate::cache::{Changes, NodePodProbeAction};
 
 /// What the controller remembers of a node.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct NodeWork {
     /// No request before this instant.
     blocked_until: Option<Time>,
     /// The last request; it is repeated only after a while, should a server accept but not keep it.
-    sent: Option<(Action, Time)>,
+    sent: Option<(NodePodProbeAction, Time)>,
 }
 
 impl Controller {
@@ -44,9 +44,9 @@ impl Controller {
             return self.nodes.schedule(name, *again_at);
         }
         let verb = match &action {
-            Action::Create(items) => Verb::Create(object(&name, items).into()),
-            Action::Update(items) => Verb::Merge(json!({"spec": {"podProbes": items}})),
-            Action::Delete => {
+            NodePodProbeAction::Create(items) => Verb::Create(object(&name, items).into()),
+            NodePodProbeAction::Update(items) => Verb::Merge(json!({"spec": {"podProbes": items}})),
+            NodePodProbeAction::Delete => {
                 let known = self.cache.node_pod_probes.get(&name);
                 Verb::delete(known.map(|object| object.metadata.uid.clone()).unwrap_or_default())
             }
@@ -73,7 +73,7 @@ impl Controller {
         let name = name.to_owned();
         self.nodes.finish(&name);
         let work = self.node_work.entry(name.clone()).or_default();
-        let deleted = matches!(work.sent, Some((Action::Delete, _)));
+        let deleted = matches!(work.sent, Some((NodePodProbeAction::Delete, _)));
         let pause = coalesce(self.cache.node_pod_probes.get(&name).map(|object| &**object));
         work.failures = work.failures.saturating_add(1);
         let retry_at = match error {

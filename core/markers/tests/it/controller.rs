@@ -51,6 +51,25 @@ fn the_finalizer_is_there_before_the_first_entry() {
 }
 
 #[test]
+fn fields_that_the_cluster_would_prune_are_not_written_and_results_count_all_the_same() {
+    let mut world = World::new(1);
+    world.controller = std::mem::take(&mut world.controller).without_fields(["periodMilliseconds".to_owned()].into());
+    world.put("nodes", node("n1"));
+    world.put("pods", pod("a", "n1", json!({"app": "x"})));
+    let mut asks = marker("m", "x");
+    asks["spec"]["probes"][0]["probe"]["periodSeconds"] = 2.into();
+    asks["spec"]["probes"][0]["probe"]["periodMilliseconds"] = (-500).into();
+    world.put("podprobemarkers", asks);
+    world.advance(SECOND);
+    let object = world.server.get("nodepodprobes", "", "n1").expect("it was made").clone();
+    let probe = &object["spec"]["podProbes"][0]["probes"][0]["probe"];
+    assert_eq!((&probe["periodSeconds"], probe.get("periodMilliseconds")), (&json!(2), None), "{object}");
+    report(&mut world, "n1", "m#p", "Succeeded", "");
+    world.advance(SECOND);
+    assert_eq!(labels(&world, "a"), json!({"app": "x", "up": "yes"}));
+}
+
+#[test]
 fn nothing_is_written_while_nothing_changes() {
     let mut world = marked();
     world.advance(SECOND);

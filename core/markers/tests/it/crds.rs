@@ -125,5 +125,6 @@ fn fields_that_a_foreign_definition_would_prune_are_found() {
     probe["properties"].as_object_mut().unwrap().remove("periodMilliseconds");
     let missing = ["spec.podProbes.probes.probe.periodMilliseconds", "status.observedGeneration"];
     assert_eq!(markers::missing_fields(&foreign), missing);
+    assert_eq!(markers::pruned_probe_fields(&foreign), ["periodMilliseconds".to_owned()].into());
     assert_eq!(markers::missing_fields(&json!({"spec": "odd"})), Vec::<String>::new());
 }

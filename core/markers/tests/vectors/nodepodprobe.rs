@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::marker::{NodePodProbe, PodProbeMarker};
 use api::{Node, Pod};
-use markers::{Action, MarkerPlan, plan};
+use markers::{MarkerPlan, NodePodProbeAction, plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
@@ -53,11 +53,11 @@ pub(crate) fn check(case: Case) -> Verdict {
     }
 }
 
-fn shown(action: &Action) -> Value {
+fn shown(action: &NodePodProbeAction) -> Value {
     match action {
-        Action::Create(items) => json!({"action": "create", "podProbes": items}),
-        Action::Update(items) => json!({"action": "update", "podProbes": items}),
-        Action::Delete => json!({"action": "delete"}),
+        NodePodProbeAction::Create(items) => json!({"action": "create", "podProbes": items}),
+        NodePodProbeAction::Update(items) => json!({"action": "update", "podProbes": items}),
+        NodePodProbeAction::Delete => json!({"action": "delete"}),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use machine::Time;
 
-use super::facts::{Input, LeaseFacts, NodeFacts, PodFacts, Ready};
+use super::facts::{Input, LeaseFacts, MonitoredPod, NodeFacts, Ready};
 use super::node::Node;
 use super::zone::Zone;
 use super::{Config, Effect, Monitor, NodeId, UnknownReason};
@@ -124,7 +124,7 @@ impl Monitor {
         }
     }
 
-    fn pod(&mut self, pod: PodFacts) {
+    fn pod(&mut self, pod: MonitoredPod) {
         if self.pod_nodes.get(&pod.key).is_some_and(|node| *node != pod.node) {
             self.delete_pod(&pod.key);
         }

@@ -153,7 +153,7 @@ impl LeaseFacts {
 
 /// What the monitor needs to know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodFacts {
+pub struct MonitoredPod {
     /// `namespace/name`.
     pub key: Arc<str>,
     /// Its node; empty while it is not bound.
@@ -162,10 +162,10 @@ pub struct PodFacts {
     pub ready: bool,
 }
 
-impl PodFacts {
+impl MonitoredPod {
     /// Reads a pod.
-    pub fn read(pod: &Pod) -> PodFacts {
-        PodFacts {
+    pub fn read(pod: &Pod) -> MonitoredPod {
+        MonitoredPod {
             key: pod.metadata.key().into(),
             node: pod.spec.node_name.as_str().into(),
             ready: pod.condition_true("Ready"),
@@ -185,7 +185,7 @@ pub enum Input {
     /// The Lease of a node is gone.
     LeaseDeleted(Arc<str>),
     /// A pod is there or has changed. After a failed write, tell it again.
-    Pod(PodFacts),
+    Pod(MonitoredPod),
     /// A pod object is gone.
     PodDeleted(Arc<str>),
     /// The settings have changed.

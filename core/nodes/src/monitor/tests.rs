@@ -61,7 +61,7 @@ fn a_new_post_does() {
 #[test]
 fn a_pod_that_could_not_be_marked_is_marked_when_it_is_seen_ready_again() {
     let mut monitor = a_is_silent();
-    let pod = || Input::Pod(PodFacts { key: "default/p".into(), node: "a".into(), ready: true });
+    let pod = || Input::Pod(MonitoredPod { key: "default/p".into(), node: "a".into(), ready: true });
     let mark = Effect::MarkPod { key: "default/p".into(), node: "a".into() };
     assert_eq!(tell(&mut monitor, 46, pod()), std::slice::from_ref(&mark));
     assert_eq!(mark.event().map(|event| event.reason), Some("NodeNotReady"));

@@ -6,7 +6,7 @@ use api::Timestamp;
 use api::node::Taint;
 use api::pod::Toleration;
 use machine::{Machine, Time};
-use nodes::eviction::{Effect, Evictor, Input, PodFacts};
+use nodes::eviction::{Effect, EvictionPod, Evictor, Input};
 use nodes::tolerations::{Defaults, TolerationTime, admit, retolerate, toleration_time};
 use profiles::Profile;
 use serde::Deserialize;
@@ -141,7 +141,7 @@ fn defaults(profile: &str) -> Result<Defaults, String> {
 struct OnePod {
     evictor: Evictor,
     taints: Vec<Taint>,
-    pod: PodFacts,
+    pod: EvictionPod,
     gone: bool,
     log: Vec<String>,
 }
@@ -181,7 +181,7 @@ impl OnePod {
 fn evictions(tolerations: Vec<Toleration>, events: Vec<Event>, until: f64) -> Result<Vec<String>, String> {
     let name = |text: &str| Arc::<str>::from(text);
     let pod =
-        PodFacts { key: name("default/p"), uid: name("1"), node: name("a"), tolerations, bound_at: None, deleting: false };
+        EvictionPod { key: name("default/p"), uid: name("1"), node: name("a"), tolerations, bound_at: None, deleting: false };
     let mut one = OnePod { evictor: Evictor::new(), taints: Vec::new(), pod, gone: false, log: Vec::new() };
     one.tell_all(Time::from_micros(i64::MIN / 2));
     let mut events = events.into_iter().peekable();

@@ -11,7 +11,7 @@ use api::node::Taint;
 use api::pod::Toleration;
 use machine::{Machine, Time};
 use nodes::eviction::{self, Evictor};
-use nodes::monitor::{Config, Effect, Input, LeaseFacts, Monitor, NodeFacts, PodFacts, Ready, ReadyFacts, UnknownReason};
+use nodes::monitor::{Config, Effect, Input, LeaseFacts, Monitor, MonitoredPod, NodeFacts, Ready, ReadyFacts, UnknownReason};
 use nodes::taints::{HealthTaint, TaintEffect};
 use nodes::tolerations::{Defaults, missing};
 
@@ -90,7 +90,7 @@ struct ApiNode {
 }
 
 struct ApiPod {
-    facts: eviction::PodFacts,
+    facts: eviction::EvictionPod,
     ready: bool,
     /// The eviction that was announced and has neither happened nor been called off.
     scheduled: Option<Time>,
@@ -200,7 +200,7 @@ impl World {
     fn tell_pod(&mut self, now: Time, name: &str) {
         let pod = &self.pods[name];
         let (facts, ready) = (pod.facts.clone(), pod.ready);
-        self.tell(now, Input::Pod(PodFacts { key: facts.key.clone(), node: facts.node.clone(), ready }));
+        self.tell(now, Input::Pod(MonitoredPod { key: facts.key.clone(), node: facts.node.clone(), ready }));
         let mut effects = Vec::new();
         self.evictor.apply(now, eviction::Input::Pod(facts), &mut effects);
         self.evictions(now, effects);
@@ -231,7 +231,7 @@ impl World {
 
     fn add_pod(&mut self, now: Time, name: &str, node: &str, tolerations: Option<Vec<Toleration>>) {
         self.counter += 1;
-        let facts = eviction::PodFacts {
+        let facts = eviction::EvictionPod {
             key: name.into(),
             uid: self.counter.to_string().into(),
             node: node.into(),

@@ -58,6 +58,11 @@ impl Member {
         self.instance.as_ref().is_some_and(|instance| instance.running)
     }
 
+    /// Returns when the instance that runs was started.
+    pub(super) fn started_at(&self) -> Option<Time> {
+        self.instance.as_ref().filter(|instance| instance.running).map(|instance| instance.started_at)
+    }
+
     /// Returns the ID of the instance; empty: there is none.
     pub(super) fn id(&self) -> &str {
         self.instance.as_ref().map_or("", |instance| &instance.id)
@@ -77,7 +82,7 @@ impl Member {
                 Some(instance) if instance.running => ContainerPhase::Running,
                 Some(_) => ContainerPhase::Ended,
             },
-            started_at: instance.filter(|instance| instance.running).map(|instance| instance.started_at),
+            started_at: self.started_at(),
             started: self.is_started(),
         }
     }

@@ -169,6 +169,17 @@ fn an_api_that_is_away_gets_the_latest_word_and_one_that_refuses_is_not_stormed(
 }
 
 #[test]
+fn a_container_that_has_run_for_long_is_probed_before_it_is_told_why() {
+    let mut world = World::new(json!({}));
+    world.tell(60_000, running("c1"));
+    world.answer(60_010, Report::failure("no"));
+    world.wait(60_999);
+    assert!(world.written.is_empty(), "{:?}", world.written);
+    world.wait(61_000);
+    assert_eq!(world.statuses(), ["False"]);
+}
+
+#[test]
 fn a_startup_probe_of_the_kubelet_gates_and_probes_that_cannot_be_read_are_said() {
     let mut with_startup = pod(json!({}));
     with_startup.spec.containers[0].startup_probe = Some(Probe::default());

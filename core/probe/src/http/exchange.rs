@@ -14,7 +14,7 @@ const INTERIM_MAX: u8 = 5;
 
 /// What came back, or did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum HttpAnswer {
     /// Status line and headers.
     Head {
         /// The status code.
@@ -35,7 +35,7 @@ pub enum Answer {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ExchangeStep {
     /// Send [`Exchange::request`] on a new connection; the one before is closed, its body unread.
     Send,
     /// Wait for the next status line on this connection.
@@ -79,49 +79,51 @@ impl Exchange {
     }
 
     /// Takes an answer and says what to do next.
-    pub fn take(&mut self, answer: Answer) -> Step {
+    pub fn take(&mut self, answer: HttpAnswer) -> ExchangeStep {
         match answer {
-            Answer::Head { status, location } => self.head(status, location.as_deref()),
-            Answer::Body { bytes, whole } => Step::Done(self.body(bytes, whole)),
+            HttpAnswer::Head { status, location } => self.head(status, location.as_deref()),
+            HttpAnswer::Body { bytes, whole } => ExchangeStep::Done(self.body(bytes, whole)),
             // The status line has decided already.
-            Answer::Failed(_) if self.status >= 400 => Step::Done(self.body(Vec::new(), false)),
-            Answer::Failed(cause) => {
+            HttpAnswer::Failed(_) if self.status >= 400 => ExchangeStep::Done(self.body(Vec::new(), false)),
+            HttpAnswer::Failed(cause) => {
                 let mut report = unanswered(&cause, self.timeout);
                 // After a redirect somebody has been asked already.
                 report.refused &= self.redirected.is_none();
                 if !self.tries.again(&report) {
-                    return Step::Done(report);
+                    return ExchangeStep::Done(report);
                 }
                 self.redirected = None;
                 (self.redirects, self.interim, self.status) = (0, 0, 0);
-                Step::Send
+                ExchangeStep::Send
             }
         }
     }
 
-    fn head(&mut self, status: u16, location: Option<&str>) -> Step {
+    fn head(&mut self, status: u16, location: Option<&str>) -> ExchangeStep {
         match (status, location.unwrap_or_default()) {
             (200..=299, _) => self.read(status, OUTPUT_BYTES_MAX),
             (301 | 302 | 303 | 307 | 308, location) if !location.is_empty() => self.redirect(status, location),
-            (300..=399, _) => Step::Done(self.warning(status, "")),
+            (300..=399, _) => ExchangeStep::Done(self.warning(status, "")),
             (100 | 102..=199, _) => self.interim(),
             _ if self.shows_body && status >= 400 => self.read(status, SHOWN_BYTES_MAX),
-            _ => Step::Done(failure(status, failure_message(status, None), Vec::new())),
+            _ => ExchangeStep::Done(failure(status, failure_message(status, None), Vec::new())),
         }
     }
 
     /// An answer that announces another one. A server that never gets to it must not be listened to for ever.
-    fn interim(&mut self) -> Step {
+    fn interim(&mut self) -> ExchangeStep {
         if self.interim == INTERIM_MAX {
-            return Step::Done(Report::failure(format!("more than {INTERIM_MAX} interim answers (1xx) before the final one")));
+            return ExchangeStep::Done(Report::failure(format!(
+                "more than {INTERIM_MAX} interim answers (1xx) before the final one"
+            )));
         }
         self.interim += 1;
-        Step::Wait
+        ExchangeStep::Wait
     }
 
-    fn read(&mut self, status: u16, max: usize) -> Step {
+    fn read(&mut self, status: u16, max: usize) -> ExchangeStep {
         self.status = status;
-        Step::Read { max }
+        ExchangeStep::Read { max }
     }
 
     fn body(&self, mut bytes: Vec<u8>, whole: bool) -> Report {
@@ -137,22 +139,24 @@ impl Exchange {
     }
 
     /// The order of these rules is that of Go's client with the kubelet's check.
-    fn redirect(&mut self, status: u16, location: &str) -> Step {
+    fn redirect(&mut self, status: u16, location: &str) -> ExchangeStep {
         let (url, absolute) = match self.request().url.join(location) {
             Ok(joined) => joined,
-            Err(error) => return Step::Done(failure(status, format!("HTTP {status}, but the Location {error}"), Vec::new())),
+            Err(error) => {
+                return ExchangeStep::Done(failure(status, format!("HTTP {status}, but the Location {error}"), Vec::new()));
+            }
         };
         if !url.host.eq_ignore_ascii_case(&self.first.url.host) {
-            return Step::Done(self.warning(status, location));
+            return ExchangeStep::Done(self.warning(status, location));
         }
         if self.redirects == REDIRECTS_MAX {
-            return Step::Done(failure(status, format!("stopped after {} redirects", REDIRECTS_MAX + 1), Vec::new()));
+            return ExchangeStep::Done(failure(status, format!("stopped after {} redirects", REDIRECTS_MAX + 1), Vec::new()));
         }
         if url.port == Some(0) {
-            return Step::Done(failure(status, format!("HTTP {status}, but the Location has a bad port"), Vec::new()));
+            return ExchangeStep::Done(failure(status, format!("HTTP {status}, but the Location has a bad port"), Vec::new()));
         }
         if url.scheme != "http" && url.scheme != "https" {
-            return Step::Done(failure(
+            return ExchangeStep::Done(failure(
                 status,
                 format!("HTTP {status} leads to the unsupported scheme {:?}", url.scheme),
                 Vec::new(),
@@ -161,7 +165,7 @@ impl Exchange {
         self.redirects += 1;
         self.interim = 0;
         self.redirected = Some(self.request().redirected(url, absolute));
-        Step::Send
+        ExchangeStep::Send
     }
 
     /// A redirect that is not followed: somebody is there, but not the answer that the user expects.

@@ -88,19 +88,19 @@ fn sni_is_sent_for_names_only() {
     assert_eq!(request(&action("/", &[])).unwrap().tls(), None);
 }
 
-fn redirect(location: &str) -> Answer {
-    Answer::Head { status: 302, location: Some(location.to_owned()) }
+fn redirect(location: &str) -> HttpAnswer {
+    HttpAnswer::Head { status: 302, location: Some(location.to_owned()) }
 }
 
 #[test]
 fn a_chosen_host_survives_only_a_location_without_a_scheme() {
     let request = request(&action("/", &[("Host", "shop.example"), ("X-A", "1")])).unwrap();
     let mut exchange = Exchange::new(request, true, Duration::from_secs(1));
-    assert_eq!(exchange.take(redirect("/a")), Step::Send);
+    assert_eq!(exchange.take(redirect("/a")), ExchangeStep::Send);
     assert_eq!(exchange.request().host, "shop.example");
-    assert_eq!(exchange.take(redirect("http://10.1.2.3:9901/b")), Step::Send);
+    assert_eq!(exchange.take(redirect("http://10.1.2.3:9901/b")), ExchangeStep::Send);
     assert_eq!(exchange.request().host, "10.1.2.3:9901");
-    assert_eq!(exchange.take(redirect("/c")), Step::Send);
+    assert_eq!(exchange.take(redirect("/c")), ExchangeStep::Send);
     assert_eq!(exchange.request().host, "10.1.2.3:9901");
     assert!(exchange.request().headers.contains(&("X-A".to_owned(), "1".to_owned())));
 }
@@ -110,10 +110,10 @@ fn rules_of_a_redirect_are_judged_in_order() {
     let outcome = |followed: usize, location: &str| {
         let mut exchange = Exchange::new(request(&action("/", &[])).unwrap(), false, Duration::from_secs(1));
         for _ in 0..followed {
-            assert_eq!(exchange.take(redirect("/x")), Step::Send);
+            assert_eq!(exchange.take(redirect("/x")), ExchangeStep::Send);
         }
         match exchange.take(redirect(location)) {
-            Step::Done(report) => Some(report.outcome),
+            ExchangeStep::Done(report) => Some(report.outcome),
             _ => None,
         }
     };
@@ -130,12 +130,12 @@ fn rules_of_a_redirect_are_judged_in_order() {
 #[test]
 fn a_retry_begins_at_the_first_url_and_the_third_error_is_final() {
     let mut exchange = Exchange::new(request(&action("/first", &[])).unwrap(), true, Duration::from_secs(1));
-    assert_eq!(exchange.take(redirect("/second")), Step::Send);
-    let error = || Answer::Failed(Cause::Errno("EMFILE".into()));
-    assert_eq!(exchange.take(error()), Step::Send);
+    assert_eq!(exchange.take(redirect("/second")), ExchangeStep::Send);
+    let error = || HttpAnswer::Failed(Cause::Errno("EMFILE".into()));
+    assert_eq!(exchange.take(error()), ExchangeStep::Send);
     assert_eq!(exchange.request().url.target, "/first");
-    assert_eq!(exchange.take(error()), Step::Send);
-    assert!(matches!(exchange.take(error()), Step::Done(report) if report.outcome == Outcome::Error));
+    assert_eq!(exchange.take(error()), ExchangeStep::Send);
+    assert!(matches!(exchange.take(error()), ExchangeStep::Done(report) if report.outcome == Outcome::Error));
 }
 
 #[test]
@@ -143,18 +143,18 @@ fn a_retry_has_all_its_redirects_again() {
     let mut exchange = Exchange::new(request(&action("/", &[])).unwrap(), true, Duration::from_secs(1));
     for _ in 0..2 {
         for _ in 0..9 {
-            assert_eq!(exchange.take(redirect("/x")), Step::Send);
+            assert_eq!(exchange.take(redirect("/x")), ExchangeStep::Send);
         }
-        assert_eq!(exchange.take(Answer::Failed(Cause::Errno("ENOBUFS".into()))), Step::Send);
+        assert_eq!(exchange.take(HttpAnswer::Failed(Cause::Errno("ENOBUFS".into()))), ExchangeStep::Send);
     }
 }
 
 #[test]
 fn the_status_line_of_an_error_decides_whatever_the_body_does() {
     let mut exchange = Exchange::new(request(&action("/", &[])).unwrap(), true, Duration::from_secs(1));
-    assert_eq!(exchange.take(Answer::Head { status: 500, location: None }), Step::Read { max: 256 });
-    let late = Answer::Failed(Cause::TimedOut { lag: Duration::from_secs(9) });
-    assert!(matches!(exchange.take(late), Step::Done(report) if report.outcome == Outcome::Failure));
+    assert_eq!(exchange.take(HttpAnswer::Head { status: 500, location: None }), ExchangeStep::Read { max: 256 });
+    let late = HttpAnswer::Failed(Cause::TimedOut { lag: Duration::from_secs(9) });
+    assert!(matches!(exchange.take(late), ExchangeStep::Done(report) if report.outcome == Outcome::Failure));
 }
 
 #[test]
@@ -182,7 +182,7 @@ proptest! {
             let url = &exchange.request().url;
             prop_assert_eq!(&url.host, "10.1.2.3");
             prop_assert!(url.target.starts_with('/') && !url.target.contains('#'));
-            if matches!(step, Step::Done(_)) {
+            if matches!(step, ExchangeStep::Done(_)) {
                 break;
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::pod::{Container, ContainerPort, HttpGetAction, Probe};
 use api::{IntOrString, ProbeType};
 use machine::{Machine, Time};
-use probe::http::{self, Answer, Exchange, Request, Step, Target};
+use probe::http::{self, Exchange, ExchangeStep, HttpAnswer, Request, Target};
 use probe::outcome::{Cause, OUTPUT_BYTES_MAX};
 use probe::{ContainerProber, Effect, Input, NodePolicy, Report, Restarts};
 use serde::Deserialize;
@@ -180,7 +180,7 @@ fn request_to(url: &str) -> Result<Request, String> {
 fn response(given: &Script, expect: Judged) -> Verdict {
     let mut exchange = Exchange::new(request_to(&given.url)?, true, Duration::from_millis(given.timeout_ms));
     let (mut requests, mut clock, mut next) = (Vec::new(), 0, 0);
-    let timed_out = || Answer::Failed(Cause::TimedOut { lag: Duration::ZERO });
+    let timed_out = || HttpAnswer::Failed(Cause::TimedOut { lag: Duration::ZERO });
     let report = 'attempt: loop {
         let script = given.exchanges.get(next).or(given.exchanges.last()).ok_or("no exchanges")?.clone();
         next += 1;
@@ -192,25 +192,25 @@ fn response(given: &Script, expect: Judged) -> Verdict {
         let mut answers = Vec::new();
         match script.abort.as_deref() {
             _ if clock >= given.timeout_ms => answers.push(timed_out()),
-            Some("refused") => answers.push(Answer::Failed(Cause::Errno("ECONNREFUSED".into()))),
-            Some("headers") => answers.push(Answer::Failed(Cause::Protocol("closed before the headers".to_owned()))),
-            Some("tls") => answers.push(Answer::Failed(Cause::Protocol("TLS handshake failed".to_owned()))),
-            Some(errno) if errno != "body" => answers.push(Answer::Failed(Cause::Errno(errno.to_owned().into()))),
+            Some("refused") => answers.push(HttpAnswer::Failed(Cause::Errno("ECONNREFUSED".into()))),
+            Some("headers") => answers.push(HttpAnswer::Failed(Cause::Protocol("closed before the headers".to_owned()))),
+            Some("tls") => answers.push(HttpAnswer::Failed(Cause::Protocol("TLS handshake failed".to_owned()))),
+            Some(errno) if errno != "body" => answers.push(HttpAnswer::Failed(Cause::Errno(errno.to_owned().into()))),
             _ => {
-                answers.extend(script.interim.iter().map(|status| Answer::Head { status: *status, location: None }));
-                answers.push(Answer::Head { status: script.status, location: script.location.clone() });
+                answers.extend(script.interim.iter().map(|status| HttpAnswer::Head { status: *status, location: None }));
+                answers.push(HttpAnswer::Head { status: script.status, location: script.location.clone() });
             }
         }
         for answer in answers {
             let step = match exchange.take(answer) {
-                Step::Read { max } => exchange.take(body(&script, max, &mut clock, given.timeout_ms)),
+                ExchangeStep::Read { max } => exchange.take(body(&script, max, &mut clock, given.timeout_ms)),
                 step => step,
             };
             match step {
-                Step::Done(report) => break 'attempt report,
-                Step::Send => break,
-                Step::Wait => {}
-                Step::Read { .. } => return Err("asks for the body twice".to_owned()),
+                ExchangeStep::Done(report) => break 'attempt report,
+                ExchangeStep::Send => break,
+                ExchangeStep::Wait => {}
+                ExchangeStep::Read { .. } => return Err("asks for the body twice".to_owned()),
             }
         }
     };
@@ -223,22 +223,22 @@ fn response(given: &Script, expect: Judged) -> Verdict {
 }
 
 /// Reads a body as an executor does: at most `max` bytes, and not beyond the timeout.
-fn body(script: &Exchanged, max: usize, clock: &mut u64, timeout_ms: u64) -> Answer {
+fn body(script: &Exchanged, max: usize, clock: &mut u64, timeout_ms: u64) -> HttpAnswer {
     let arrived = vec![b'x'; script.body_bytes.min(max)];
     if arrived.len() == max {
-        return Answer::Body { bytes: arrived, whole: true };
+        return HttpAnswer::Body { bytes: arrived, whole: true };
     }
     *clock += script.body_after_ms;
     if *clock >= timeout_ms {
         // What the status line has not decided is a timeout; an executor that has bytes of an error shows them.
         let lag = Duration::ZERO;
         return if max < OUTPUT_BYTES_MAX {
-            Answer::Body { bytes: arrived, whole: false }
+            HttpAnswer::Body { bytes: arrived, whole: false }
         } else {
-            Answer::Failed(Cause::TimedOut { lag })
+            HttpAnswer::Failed(Cause::TimedOut { lag })
         };
     }
-    Answer::Body { bytes: arrived, whole: script.abort.is_none() }
+    HttpAnswer::Body { bytes: arrived, whole: script.abort.is_none() }
 }
 
 /// Lets a readiness probe fail with the answer, and looks at the event.
@@ -247,12 +247,12 @@ fn message(given: &Failed, expect: &Text) -> Verdict {
     let request = Request::new(&action, &Target { pod_ip: Some("10.1.2.3"), ports: &[], version: "1.36" })
         .map_err(|report| report.message)?;
     let mut exchange = Exchange::new(request, http::shows_body(&action, given.host_network), Duration::from_secs(1));
-    let mut step = exchange.take(Answer::Head { status: given.status, location: None });
-    if let Step::Read { max } = step {
+    let mut step = exchange.take(HttpAnswer::Head { status: given.status, location: None });
+    if let ExchangeStep::Read { max } = step {
         let bytes = given.body.as_bytes()[..given.body.len().min(max)].to_vec();
-        step = exchange.take(Answer::Body { bytes, whole: true });
+        step = exchange.take(HttpAnswer::Body { bytes, whole: true });
     }
-    let Step::Done(report) = step else { return Err(format!("does not end: {step:?}")) };
+    let ExchangeStep::Done(report) = step else { return Err(format!("does not end: {step:?}")) };
     let container =
         Container { readiness_probe: Some(Probe { http_get: Some(action), ..Probe::default() }), ..Container::default() };
     let mut prober = ContainerProber::new(&container, Restarts::default(), 30, &NodePolicy::default(), None);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::meta::Condition;
 use api::pod::{Container, ContainerRunning, ContainerState, ContainerStatus, PodSpec, ReadinessGate};
 use machine::Time;
-use probe::conditions::{PodFacts, pod_conditions};
+use probe::conditions::{ConditionFacts, pod_conditions};
 use serde::Deserialize;
 use serde_json::json;
 use testkit::{Verdict, same};
@@ -84,8 +84,13 @@ pub(crate) fn check(case: Case<Given, BTreeMap<String, Expected>>) -> Verdict {
         ..PodSpec::default()
     };
     let statuses: Option<Vec<ContainerStatus>> = given.statuses.map(|all| all.into_iter().map(status).collect());
-    let facts =
-        PodFacts { spec: &spec, statuses: statuses.as_deref(), phase: &given.phase, has_sandbox: true, generation: Some(1) };
+    let facts = ConditionFacts {
+        spec: &spec,
+        statuses: statuses.as_deref(),
+        phase: &given.phase,
+        has_sandbox: true,
+        generation: Some(1),
+    };
     let conditions = pod_conditions(Time::from_secs(100), &facts, &given.conditions);
     for (type_, expected) in case.expect {
         let condition = conditions.iter().find(|condition| condition.type_ == type_).ok_or(format!("no {type_}"))?;

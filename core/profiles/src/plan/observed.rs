@@ -24,15 +24,20 @@ impl Observed {
     pub fn apply(&mut self, step: &Step) {
         match step {
             Step::Kcm { name, grace } => {
-                self.kcm.iter_mut().filter(|kcm| kcm.name == *name).for_each(|kcm| kcm.grace = *grace);
+                for kcm in self.kcm.iter_mut().filter(|kcm| kcm.name == *name) {
+                    (kcm.grace, kcm.untouched) = (*grace, false);
+                }
             }
             Step::Kas { name, not_ready_seconds, unreachable_seconds } => {
                 for kas in self.kas.iter_mut().filter(|kas| kas.name == *name) {
                     (kas.not_ready_seconds, kas.unreachable_seconds) = (*not_ready_seconds, *unreachable_seconds);
+                    kas.untouched = false;
                 }
             }
             Step::Node { name, heartbeat } => {
-                self.nodes.iter_mut().filter(|node| node.name == *name).for_each(|node| node.heartbeat = *heartbeat);
+                for node in self.nodes.iter_mut().filter(|node| node.name == *name) {
+                    (node.heartbeat, node.other_settings, node.untouched) = (*heartbeat, false, false);
+                }
             }
         }
     }
@@ -51,12 +56,14 @@ pub struct ControllerManager {
     pub leader: bool,
     /// For how long it has been changed without having passed its health check.
     pub settling: Option<Duration>,
+    /// Whether nothing of ours is in its files: where nothing is wanted it is left alone, whatever it uses.
+    pub untouched: bool,
 }
 
 impl ControllerManager {
     /// Returns a replica that can be changed and is at rest.
     pub fn new(name: impl Into<String>, grace: Duration) -> ControllerManager {
-        ControllerManager { name: name.into(), grace, aware: true, leader: false, settling: None }
+        ControllerManager { name: name.into(), grace, aware: true, leader: false, settling: None, untouched: false }
     }
 }
 
@@ -73,12 +80,14 @@ pub struct ApiServer {
     pub aware: bool,
     /// For how long it has been changed without having passed its health check.
     pub settling: Option<Duration>,
+    /// Whether nothing of ours is in its files.
+    pub untouched: bool,
 }
 
 impl ApiServer {
     /// Returns a replica that can be changed and is at rest.
     pub fn new(name: impl Into<String>, not_ready_seconds: i64, unreachable_seconds: i64) -> ApiServer {
-        ApiServer { name: name.into(), not_ready_seconds, unreachable_seconds, aware: true, settling: None }
+        ApiServer { name: name.into(), not_ready_seconds, unreachable_seconds, aware: true, settling: None, untouched: false }
     }
 }
 
@@ -97,12 +106,25 @@ pub struct WorkerNode {
     pub not_ready_for: Option<Duration>,
     /// Whether it is a control plane node: it keeps its own interval, but the grace counts for it as well.
     pub control_plane: bool,
+    /// Whether what else a profile sets is not as its heartbeat asks for.
+    pub other_settings: bool,
+    /// Whether nothing of ours is in its files.
+    pub untouched: bool,
 }
 
 impl WorkerNode {
     /// Returns a worker that is ready, can be changed and is at rest.
     pub fn new(name: impl Into<String>, heartbeat: Duration) -> WorkerNode {
-        WorkerNode { name: name.into(), heartbeat, aware: true, settling: None, not_ready_for: None, control_plane: false }
+        WorkerNode {
+            name: name.into(),
+            heartbeat,
+            aware: true,
+            settling: None,
+            not_ready_for: None,
+            control_plane: false,
+            other_settings: false,
+            untouched: false,
+        }
     }
 
     /// Returns whether the node is left out because it is away for long.

@@ -22,27 +22,33 @@ fn seconds(choices: &'static [u64]) -> impl Strategy<Value = Duration> {
 }
 
 fn kcm() -> impl Strategy<Value = ControllerManager> {
-    (seconds(&[20, 40, 50, 60, 80, 120, 200, 300, 600]), prop::bool::weighted(0.8))
-        .prop_map(|(grace, aware)| ControllerManager { aware, ..ControllerManager::new("", grace) })
+    (seconds(&[20, 40, 50, 60, 80, 120, 200, 300, 600]), prop::bool::weighted(0.8), any::<bool>())
+        .prop_map(|(grace, aware, untouched)| ControllerManager { aware, untouched, ..ControllerManager::new("", grace) })
 }
 
 fn kas() -> impl Strategy<Value = ApiServer> {
     let toleration = || select(&[-1, 0, 30, 60, 120, 300, 900][..]);
-    (toleration(), toleration(), prop::bool::weighted(0.8))
-        .prop_map(|(not_ready, unreachable, aware)| ApiServer { aware, ..ApiServer::new("", not_ready, unreachable) })
+    (toleration(), toleration(), prop::bool::weighted(0.8), any::<bool>()).prop_map(
+        |(not_ready, unreachable, aware, untouched)| ApiServer {
+            aware,
+            untouched,
+            ..ApiServer::new("", not_ready, unreachable)
+        },
+    )
 }
 
 fn node() -> impl Strategy<Value = WorkerNode> {
     let away = select(&[None, None, None, Some(599), Some(600)][..]).prop_map(|span| span.map(Duration::from_secs));
     let heartbeat = seconds(&[4, 10, 12, 15, 20, 30, 60, 100]);
-    (heartbeat, prop::bool::weighted(0.8), away, prop::bool::weighted(0.2)).prop_map(
-        |(heartbeat, aware, away, control_plane)| WorkerNode {
-            aware,
-            not_ready_for: away,
-            control_plane,
-            ..WorkerNode::new("", heartbeat)
-        },
-    )
+    let flags = (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop::bool::weighted(0.2), any::<bool>());
+    (heartbeat, away, flags).prop_map(|(heartbeat, away, (aware, control_plane, other_settings, untouched))| WorkerNode {
+        aware,
+        not_ready_for: away,
+        control_plane,
+        other_settings,
+        untouched,
+        ..WorkerNode::new("", heartbeat)
+    })
 }
 
 fn replicas<T: std::fmt::Debug>(one: impl Strategy<Value = T> + Clone) -> impl Strategy<Value = Vec<T>> {

@@ -120,6 +120,18 @@ impl BlockReason {
     }
 }
 
+impl BlockReason {
+    /// Returns what it means.
+    pub const fn text(self) -> &'static str {
+        match self {
+            BlockReason::ComponentNotAware => "it cannot be changed by us",
+            BlockReason::HazardUnresolvable => "no value that may be set makes it safe",
+            BlockReason::HazardousStateAvoided => "living nodes could be taken for dead",
+            BlockReason::WaitingForOtherOwners => "others must be changed first, and cannot",
+        }
+    }
+}
+
 /// An instance that is left as it is although it differs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Blocked {

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::config_node::{
-    ANNOTATION_APPLIED_PROFILE, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS,
+    ANNOTATION_APPLIED_PROFILE, ANNOTATION_KUBEADM_ORIGINAL, ANNOTATION_NOT_READY_SECONDS, ANNOTATION_UNREACHABLE_SECONDS,
     ConfigNode,
 };
 use api::lease::{CAPABILITY_HEARTBEAT_INTERVAL, interval_of};
 pub(super) use api::node::LABEL_CONTROL_PLANE;
 use api::tolerations::{NOT_READY, UNREACHABLE};
-use api::{Lease, Node, Pod, duration};
+use api::{Lease, Node, Pod};
 use machine::Time;
-use serde_json::Value;
 
 use super::{INSTANCE, LOOK, Rollout};
+use crate::kubeadm::Kubeadm;
 use crate::plan::{ApiServer, ControllerManager, InstanceKind, Observed, WorkerNode};
 use crate::profile::{DEFAULT_GRACE, Profile, Values};
-use crate::steps::{ApplyStep, Component, ComponentValues, NodeSteps};
+use crate::steps::{ApplyStep, Component, ComponentValues, KubeletValues, NodeSteps};
 use crate::stock::StaticPods;
 
 /// What a controller sees.
@@ -49,8 +49,8 @@ pub enum ControlPlane<'a> {
     Stock {
         /// Its static pods.
         pods: &'a StaticPods,
-        /// kubeadm's ClusterConfiguration, if there is one.
-        kubeadm: Option<&'a Value>,
+        /// What kubeadm remembers, if there is a kubeadm.
+        kubeadm: Option<&'a Kubeadm>,
     },
 }
 
@@ -79,7 +79,12 @@ impl World<'_> {
 
     /// Returns the grace that the node lifecycle controller is asked to use.
     pub(super) fn annotated_grace(&self) -> Option<Duration> {
-        self.carrier(ANNOTATION_GRACE_PERIOD).and_then(|text| duration::parse(text).ok())
+        self.cluster?.annotated_grace()
+    }
+
+    /// Returns what kubeadm remembered before the first change of ours.
+    pub(super) fn kubeadm_original(&self) -> Option<String> {
+        self.carrier(ANNOTATION_KUBEADM_ORIGINAL).map(str::to_owned)
     }
 
     /// Returns what an annotation of `cluster` says.
@@ -203,31 +208,34 @@ impl Rollout {
         let mut observed = Observed::default();
         for (node, values) in self.static_pods(pods, Component::ControllerManager) {
             let node = node.as_str();
-            let (aware, settles, pending) = self.component(Component::ControllerManager, node, values, &generation);
-            let grace = self.smallest_grace(node, values.as_ref(), pending.as_ref());
+            let seen = self.component(Component::ControllerManager, node, values, &generation, settling);
+            let grace = self.smallest_grace(node, values.as_ref(), seen.pending.as_ref());
             let mut kcm = ControllerManager::new(node, grace);
-            (kcm.aware, kcm.leader) = (aware, pods.leader.as_deref() == Some(node));
-            kcm.settling = settling.of(InstanceKind::Kcm, node, settles);
+            (kcm.aware, kcm.untouched, kcm.settling) = (seen.aware, seen.untouched, seen.settling);
+            kcm.leader = pods.leader.as_deref() == Some(node);
             observed.kcm.push(kcm);
         }
         for (node, values) in self.static_pods(pods, Component::ApiServer) {
             let node = node.as_str();
-            let (aware, settles, _) = self.component(Component::ApiServer, node, values, &generation);
+            let seen = self.component(Component::ApiServer, node, values, &generation, settling);
             let (not_ready, unreachable) = tolerations_of(values.as_ref()).unwrap_or((300, 300));
             let mut kas = ApiServer::new(node, not_ready, unreachable);
-            kas.aware = aware;
-            kas.settling = settling.of(InstanceKind::Kas, node, settles);
+            (kas.aware, kas.untouched, kas.settling) = (seen.aware, seen.untouched, seen.settling);
             observed.kas.push(kas);
         }
         self.unseen(&mut observed);
         for (name, node) in world.nodes {
             let mut worker = read_node(now, name, node, world);
-            let (aware, settles, pending) = self.component(Component::Kubelet, name, None, &generation);
-            worker.aware = aware;
+            let seen = self.component(Component::Kubelet, name, None, &generation, settling);
+            (worker.aware, worker.untouched) = (seen.aware, seen.untouched);
             if !worker.control_plane {
-                worker.settling = settling.of(InstanceKind::Node, name, settles);
+                worker.settling = seen.settling;
             }
-            if let Some(ComponentValues::Kubelet(asked)) = pending.and_then(|step| step.values) {
+            // The Lease says how often it is renewed; what else a kubelet uses only its agent knows.
+            if let Some(ComponentValues::Kubelet(used)) = seen.values {
+                worker.other_settings = used != KubeletValues::of(worker.heartbeat);
+            }
+            if let Some(ComponentValues::Kubelet(asked)) = seen.pending.and_then(|step| step.values) {
                 worker.heartbeat = worker.heartbeat.max(asked.update_frequency);
             }
             observed.nodes.push(worker);
@@ -253,36 +261,51 @@ impl Rollout {
         let tolerations = (values.default_not_ready_toleration_seconds, values.default_unreachable_toleration_seconds);
         if observed.kcm.is_empty() {
             let name = Component::ControllerManager.name();
-            observed.kcm.push(ControllerManager { aware: false, ..ControllerManager::new(name, DEFAULT_GRACE) });
+            let unseen = ControllerManager { aware: false, untouched: true, ..ControllerManager::new(name, DEFAULT_GRACE) };
+            observed.kcm.push(unseen);
             self.obstacles.insert((InstanceKind::Kcm, name.to_owned()), UNSEEN.to_owned());
         }
         if observed.kas.is_empty() {
             let name = Component::ApiServer.name();
-            observed.kas.push(ApiServer { aware: false, ..ApiServer::new(name, tolerations.0, tolerations.1) });
+            let unseen = ApiServer::new(name, tolerations.0, tolerations.1);
+            observed.kas.push(ApiServer { aware: false, untouched: true, ..unseen });
             self.obstacles.insert((InstanceKind::Kas, name.to_owned()), UNSEEN.to_owned());
         }
     }
 
-    /// Returns whether a component of a node can be changed, whether it settles, and the step that is under way there. `mirror` is what the mirror of
-    /// a static pod shows: while that is not what the agent sees in use, nobody may rely on either. A mirror lags behind, and after a step
-    /// that was taken back it still shows the values that were given up.
+    /// Returns what is known of a component of a node. `mirror` is what the mirror of a static pod shows: while that is not what the agent
+    /// sees in use, nobody may rely on either. A mirror lags behind, and after a step that was taken back it still shows the values that were
+    /// given up.
     fn component(
         &mut self,
         component: Component,
         node: &str,
         mirror: Option<ComponentValues>,
         generation: &str,
-    ) -> (bool, bool, Option<ApplyStep>) {
+        settling: &mut Settling<'_>,
+    ) -> ComponentSeen {
         let none = NodeSteps::default();
         let steps = self.node_steps.get(node).unwrap_or(&none);
         let pending = steps.pending(component).cloned();
-        let in_use = steps.component(component).map(|state| state.values);
-        let disagree = component != Component::Kubelet && in_use.is_some_and(|in_use| in_use != mirror);
-        let settles = pending.is_some() || disagree;
-        let obstacle = steps.obstacle(component, generation);
-        let aware = obstacle.is_none();
+        let state = steps.component(component);
+        let disagree = component != Component::Kubelet && state.is_some_and(|state| state.values != mirror);
+        let mut seen = ComponentSeen {
+            // Without an agent nobody of us has ever been there.
+            untouched: state.is_none_or(|state| !state.changed),
+            values: state.and_then(|state| state.values),
+            aware: true,
+            settling: settling.of(component.kind(), node, pending.is_some() || disagree),
+            pending,
+        };
+        let mut obstacle = steps.obstacle(component, generation);
+        if seen.pending.is_some() && steps.result().is_none() && seen.settling.is_some_and(|span| span >= TAKEN_WITHIN) {
+            // It may still take the step, whose values count as long as it is there; but nobody waits for it.
+            seen.settling = None;
+            obstacle = obstacle.or_else(|| Some("its agent has not taken the step that it was handed".to_owned()));
+        }
+        seen.aware = obstacle.is_none();
         self.obstacles.extend(obstacle.map(|why| ((component.kind(), node.to_owned()), why)));
-        (aware, settles, pending)
+        seen
     }
 
     /// Returns the smallest grace that a controller manager may use: that of its mirror, what its agent sees, and what is on its way.
@@ -293,6 +316,21 @@ impl Rollout {
         all.into_iter().filter_map(grace_of).min().unwrap_or(DEFAULT_GRACE)
     }
 }
+
+/// What is known of a component of a node.
+struct ComponentSeen {
+    aware: bool,
+    untouched: bool,
+    /// For how long it settles.
+    settling: Option<Duration>,
+    /// The step that is under way there.
+    pending: Option<ApplyStep>,
+    /// What it uses, as its agent says.
+    values: Option<ComponentValues>,
+}
+
+/// An agent that lives takes a step within moments.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Why a control plane without static pods is left alone.
 const UNSEEN: &str = "no static pod of it is seen: somebody else runs it";
@@ -326,9 +364,10 @@ fn own_node(now: Time, name: &str, node: &Node, world: &World<'_>, settling: &mu
     worker
 }
 
-/// Returns the values in use, as seen for the first time.
-pub fn observed(now: Time, world: &World<'_>) -> Observed {
-    Rollout::new(super::Options::default()).observe(now, world)
+/// Returns the values in use, as seen for the first time, and why instances cannot be changed.
+pub fn observed(now: Time, world: &World<'_>) -> (Observed, BTreeMap<(InstanceKind, String), String>) {
+    let mut rollout = Rollout::new(super::Options::default());
+    (rollout.observe(now, world), rollout.obstacles)
 }
 
 /// Returns the interval that a node is asked to use.

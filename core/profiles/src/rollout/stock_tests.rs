@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kubeadm::{Configuration, Kubeadm};
 use crate::profile::Owner;
-use crate::steps::{AppliedStep, ComponentState, Decision, decide};
+use crate::steps::{AppliedStep, ComponentState, ComponentValues, Decision, KubeletValues, StepResult, Unable, decide};
 use crate::stock::{MirrorPod, StaticPods};
 
 /// One component of a node.
@@ -18,6 +19,8 @@ struct Part {
     able: bool,
     /// Takes every step back.
     broken: bool,
+    /// Whether its file is another one than the original.
+    changed: bool,
     /// What the mirror of its static pod shows.
     mirror: ComponentValues,
 }
@@ -35,7 +38,8 @@ struct Stock {
     rollout: Rollout,
     cluster: Value,
     machines: BTreeMap<String, Machine>,
-    kubeadm: Value,
+    /// kubeadm's ClusterConfiguration.
+    kubeadm: String,
     /// Whether static pods have mirrors.
     mirrored: bool,
     events: Vec<String>,
@@ -59,7 +63,8 @@ fn tolerations(seconds: i64) -> ComponentValues {
 impl Stock {
     /// So many nodes, the control plane on the first ones.
     fn new(workers: usize, masters: usize) -> Stock {
-        let part = |values| Part { in_use: values, original: values, able: true, broken: false, mirror: values };
+        let part =
+            |values| Part { in_use: values, original: values, able: true, broken: false, changed: false, mirror: values };
         let mut machines = BTreeMap::new();
         for index in 0..workers.max(masters) {
             let mut parts = BTreeMap::from([(Component::Kubelet, part(kubelet(10)))]);
@@ -75,7 +80,7 @@ impl Stock {
             rollout: Rollout::new(Options::default()),
             cluster: json!({"metadata": {"name": "cluster", "generation": 1}, "spec": {}}),
             machines,
-            kubeadm: json!({"apiVersion": "kubeadm.k8s.io/v1beta4", "controllerManager": {}, "apiServer": {}}),
+            kubeadm: KUBEADM.to_owned(),
             mirrored: true,
             events: Vec::new(),
             reasons: BTreeSet::new(),
@@ -107,7 +112,8 @@ impl Stock {
                 if let ComponentValues::Kubelet(values) = part.in_use {
                     leases.insert(name.clone(), NodeLease { duration: values.lease_duration, aware: false });
                 }
-                let given = part.mirror != part.original;
+                // What is built in needs no argument.
+                let given = part.mirror != part.original || part.mirror != built_in(*component);
                 let arguments = part.mirror.arguments().into_iter().filter(|_| given);
                 let words: Vec<String> = arguments.map(|(name, value)| format!("--{name}={value}")).collect();
                 let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "1"}},
@@ -119,12 +125,15 @@ impl Stock {
             }
         }
         let cluster: ConfigNode = serde_json::from_value(self.cluster.clone()).expect("a config node");
+        let read = |text: &str| Configuration { text: text.to_owned(), value: serde_json::from_str(text).expect("JSON") };
+        let original = cluster.metadata.annotations.get("lifesign.dev/kubeadm-original").map(|text| read(text));
+        let kubeadm = Kubeadm { now: read(&self.kubeadm), original };
         let world = World {
             cluster: Some(&cluster),
             nodes: &nodes,
             leases: &leases,
             pods: &BTreeMap::new(),
-            control_plane: ControlPlane::Stock { pods: &pods, kubeadm: Some(&self.kubeadm) },
+            control_plane: ControlPlane::Stock { pods: &pods, kubeadm: Some(&kubeadm) },
         };
         let update = self.rollout.look(self.now, &world);
         for write in &update.writes {
@@ -137,8 +146,10 @@ impl Stock {
                 _ => super::tests::merge(&mut self.cluster, patch),
             }
         }
-        if let Some(kubeadm) = &update.kubeadm {
-            self.kubeadm = kubeadm.clone();
+        match &update.kubeadm {
+            Some(KubeadmChange::Text(text)) => self.kubeadm.clone_from(text),
+            Some(KubeadmChange::Value(value)) => self.kubeadm = value.to_string(),
+            None => {}
         }
         self.events.extend(update.events.iter().map(|event| format!("{}: {}", event.reason, event.message)));
         let cluster: ConfigNode = serde_json::from_value(self.cluster.clone()).expect("a config node");
@@ -153,12 +164,12 @@ impl Stock {
         if !machine.agent {
             return;
         }
-        let able = |component: Component| match machine.parts.get(&component) {
-            Some(part) if part.able => Ok(()),
-            _ => Err("/etc/kubernetes/x.yaml was changed by somebody else".to_owned()),
+        let able = |step: &crate::steps::ApplyStep| match machine.parts.get(&step.component) {
+            Some(part) if part.able || part.changed && step.adopt => Ok(()),
+            _ => Err(Unable::ByItself("/etc/kubernetes/x.yaml was changed by somebody else".to_owned())),
         };
-        let (id, result, message) = match decide(machine.handed.as_deref(), &machine.answer.id, able) {
-            Decision::Nothing => return,
+        let (id, result, message) = match decide(machine.handed.as_deref(), &machine.answer.id, Duration::ZERO, able) {
+            Decision::Nothing | Decision::Wait => return,
             Decision::Refuse { id, message } => (id, StepResult::Refused, message),
             Decision::Begin(step) => {
                 let part = machine.parts.get_mut(&step.component).expect("it is able");
@@ -168,6 +179,8 @@ impl Stock {
                     (step.id, StepResult::Reverted, "not healthy in time".to_owned())
                 } else {
                     part.in_use = step.values.unwrap_or(part.original);
+                    part.able = true;
+                    part.changed = step.values.is_some();
                     self.log.push(format!("{node} {}", part.in_use));
                     (step.id, StepResult::Applied, String::new())
                 }
@@ -246,11 +259,24 @@ impl Machine {
         self.answer.version = "1".to_owned();
         let state = |part: &Part| ComponentState {
             able: part.able,
-            changed: part.in_use != part.original,
+            changed: part.changed,
+            adoptable: part.changed && !part.able,
             values: Some(part.in_use),
             message: if part.able { String::new() } else { "/etc/kubernetes/x.yaml was changed by somebody else".to_owned() },
         };
         self.answer.components = self.parts.iter().map(|(component, part)| (*component, state(part))).collect();
+    }
+}
+
+/// As somebody has written it.
+const KUBEADM: &str = r#"{"controllerManager": {},   "apiServer": {}, "apiVersion": "kubeadm.k8s.io/v1beta4"}"#;
+
+/// What a component uses that is told nothing.
+fn built_in(component: Component) -> ComponentValues {
+    match component {
+        Component::Kubelet => kubelet(10),
+        Component::ControllerManager => grace(50),
+        Component::ApiServer => tolerations(300),
     }
 }
 
@@ -268,15 +294,14 @@ fn medium_and_back_to_nothing_in_the_order_of_the_plan_and_everything_is_as_it_w
         ["n0 grace 2m0s", "n0 heartbeat 20s", "n1 heartbeat 20s", "n0 tolerations 60s/60s"],
         "patience up, nodes, patience down"
     );
-    assert_eq!(
-        stock.kubeadm["controllerManager"]["extraArgs"][0],
-        json!({"name": "node-monitor-grace-period", "value": "2m0s"})
-    );
-    assert_eq!(stock.kubeadm["apiServer"]["extraArgs"].as_array().map(Vec::len), Some(2));
+    let kubeadm: Value = serde_json::from_str(&stock.kubeadm).expect("JSON");
+    assert_eq!(kubeadm["controllerManager"]["extraArgs"][0], json!({"name": "node-monitor-grace-period", "value": "2m0s"}));
+    assert_eq!(kubeadm["apiServer"]["extraArgs"].as_array().map(Vec::len), Some(2));
     stock.want("");
     stock.finish();
     assert_eq!(stock.values(), texts(&["grace 50s", "heartbeat 10s", "tolerations 300s/300s"]));
-    assert_eq!(stock.kubeadm["controllerManager"], json!({}), "kubeadm forgets it, too");
+    assert_eq!(stock.kubeadm, KUBEADM, "kubeadm remembers what it did, byte for byte");
+    assert!(stock.cluster["metadata"]["annotations"]["lifesign.dev/kubeadm-original"].is_null(), "and nothing of it is left");
     assert_eq!(stock.condition(Owner::MachineConfig, "Complete").1, "ProfileEmpty");
 }
 
@@ -376,6 +401,143 @@ fn a_file_that_somebody_else_has_changed_blocks_the_step_and_is_named() {
     assert!(message.contains("/etc/kubernetes/x.yaml was changed by somebody else"), "{message}");
     assert!(stock.events.iter().any(|event| event.starts_with("LatencyProfileBlocked") && event.contains("x.yaml")));
     assert!(stock.log.is_empty());
+}
+
+#[test]
+fn controllers_that_end_with_the_api_server_that_they_give_back_leave_kubeadm_as_it_was() {
+    let mut stock = Stock::new(1, 1);
+    stock.want("MediumUpdateAverageReaction");
+    stock.finish();
+    stock.want("");
+    for _ in 0..200 {
+        // The API server takes everybody's leadership with it, each time.
+        if stock.log.last().is_some_and(|last| last.contains("tolerations 300s")) {
+            stock.rollout = Rollout::new(Options::default());
+        }
+        stock.now = stock.look().again_at.expect("looked at again");
+        stock.mirror();
+        stock.act("n0");
+    }
+    stock.finish();
+    assert_eq!(stock.kubeadm, KUBEADM);
+    assert_eq!(stock.values(), texts(&["grace 50s", "heartbeat 10s", "tolerations 300s/300s"]));
+}
+
+#[test]
+fn a_manifest_that_was_written_anew_with_our_values_is_ours_again_when_a_person_asks_for_it() {
+    let mut stock = Stock::new(1, 1);
+    stock.want("MediumUpdateAverageReaction");
+    stock.finish();
+    for component in [Component::ControllerManager, Component::ApiServer] {
+        stock.part("n0", component).able = false;
+    }
+    stock.run_for(100);
+    assert!(!stock.part("n0", Component::ControllerManager).able, "nobody has asked");
+    stock.cluster["metadata"]["annotations"]["lifesign.dev/retry"] = json!("1");
+    stock.run_for(100);
+    assert!(stock.part("n0", Component::ControllerManager).able && stock.part("n0", Component::ApiServer).able);
+    stock.want("");
+    stock.finish();
+    assert_eq!(stock.values(), texts(&["grace 50s", "heartbeat 10s", "tolerations 300s/300s"]));
+    assert_eq!(stock.kubeadm, KUBEADM);
+}
+
+/// A cluster that somebody has tuned before we came.
+fn tuned() -> Stock {
+    let mut stock = Stock::new(2, 1);
+    for (node, component, values) in [
+        ("n0", Component::ControllerManager, grace(60)),
+        ("n0", Component::ApiServer, tolerations(30)),
+        ("n1", Component::Kubelet, kubelet(5)),
+    ] {
+        let part = stock.part(node, component);
+        (part.in_use, part.original, part.mirror) = (values, values, values);
+    }
+    stock
+}
+
+#[test]
+fn where_nothing_is_wanted_values_of_others_are_left_alone_and_given_back() {
+    let mut stock = tuned();
+    stock.finish();
+    assert!(stock.log.is_empty(), "{:?}", stock.log);
+    let (status, _, message) = stock.condition(Owner::KubeApiServer, "Complete");
+    assert_eq!(status, "True");
+    assert!(message.starts_with("1/1 API servers at 300s/300s or left alone (1)"), "{message}");
+    stock.want("MediumUpdateAverageReaction");
+    stock.finish();
+    stock.want("");
+    stock.finish();
+    let original = ["grace 1m0s", "tolerations 30s/30s", "heartbeat 10s", "heartbeat 5s"];
+    assert_eq!(stock.values(), texts(&original), "{:?}", stock.log);
+    let after = stock.log.len();
+    stock.run_for(300);
+    assert_eq!(stock.log.len(), after, "nothing is written again: {:?}", stock.log);
+}
+
+#[test]
+fn a_restore_that_is_taken_back_is_told_and_tried_again_but_not_for_ever() {
+    let mut stock = Stock::new(1, 1);
+    stock.want("Default");
+    stock.finish();
+    stock.want("");
+    stock.part("n0", Component::ControllerManager).broken = true;
+    stock.run_for(300);
+    let expected = "LatencyProfileStepReverted: kcm n0 as before the first profile: not healthy in time";
+    assert_eq!(stock.events.iter().filter(|event| *event == expected).count(), 3, "{:?}", stock.events);
+    stock.part("n0", Component::ControllerManager).broken = false;
+    stock.cluster["metadata"]["annotations"]["lifesign.dev/retry"] = json!("1");
+    stock.finish();
+    assert_eq!(stock.values(), texts(&["grace 50s", "heartbeat 10s", "tolerations 300s/300s"]));
+    assert!(stock.events.iter().any(|event| event == "LatencyProfileStepApplied: kcm n0 as before the first profile"));
+    assert!(stock.machines["n0"].parts.values().all(|part| !part.changed));
+}
+
+#[test]
+fn an_agent_that_does_not_take_its_step_within_a_minute_is_named() {
+    let mut stock = Stock::new(2, 1);
+    stock.want("MediumUpdateAverageReaction");
+    stock.look();
+    // It has said what it can change, and nothing since.
+    for _ in 0..7 {
+        stock.now += Duration::from_secs(10);
+        stock.look();
+    }
+    let (status, reason, message) = stock.condition(Owner::KubeControllerManager, "Progressing");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "ComponentNotAware"), "{message}");
+    assert!(message.contains("its agent has not taken the step"), "{message}");
+    stock.finish();
+    assert_eq!(stock.values(), texts(&["grace 2m0s", "heartbeat 20s", "tolerations 60s/60s"]));
+}
+
+#[test]
+fn a_kubelet_that_posts_its_status_more_often_than_the_profile_says_is_not_done() {
+    let mut stock = Stock::new(1, 1);
+    let often = KubeletValues { report_frequency: Duration::from_secs(10), ..KubeletValues::of(Duration::from_secs(10)) };
+    let part = stock.part("n0", Component::Kubelet);
+    (part.in_use, part.original) = (ComponentValues::Kubelet(often), ComponentValues::Kubelet(often));
+    stock.want("Default");
+    stock.finish();
+    assert!(stock.log.contains(&"n0 heartbeat 10s".to_owned()), "its Lease was as wanted all the time: {:?}", stock.log);
+}
+
+#[test]
+fn the_next_leader_tells_what_ends_and_repeats_nothing() {
+    let mut stock = Stock::new(1, 1);
+    stock.want("MediumUpdateAverageReaction");
+    for _ in 0..60 {
+        stock.rollout = Rollout::new(Options::default());
+        stock.now = stock.look().again_at.expect("looked at again");
+        stock.mirror();
+        stock.act("n0");
+    }
+    let count = |words: &str| stock.events.iter().filter(|event| event.starts_with(words)).count();
+    let seen = &stock.events;
+    assert_eq!(count("LatencyProfileStarted"), 1, "{seen:?}");
+    assert_eq!(count("LatencyProfileCompleted"), 1, "{seen:?}");
+    for step in ["kcm n0 grace=120", "node n0 heartbeat=20", "kas n0 tolerations=60/60"] {
+        assert!(count(&format!("LatencyProfileStepApplied: {step}")) >= 1, "{step}: {seen:?}");
+    }
 }
 
 proptest! {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use api::config_node::{
-    ANNOTATION_APPLIED_PROFILE, ANNOTATION_APPLY_STEP, ANNOTATION_GRACE_PERIOD, ANNOTATION_NOT_READY_SECONDS,
-    ANNOTATION_ROLLED_BACK_GENERATION, ANNOTATION_UNREACHABLE_SECONDS, ANNOTATION_UPDATE_FREQUENCY, ConfigNode, NAME,
-    OwnedCondition, RelatedObject, WorkerLatencyProfileStatus,
+    ANNOTATION_APPLIED_PROFILE, ANNOTATION_APPLY_STEP, ANNOTATION_GRACE_PERIOD, ANNOTATION_KUBEADM_ORIGINAL,
+    ANNOTATION_NOT_READY_SECONDS, ANNOTATION_ROLLED_BACK_GENERATION, ANNOTATION_UNREACHABLE_SECONDS,
+    ANNOTATION_UPDATE_FREQUENCY, ConfigNode, NAME, OwnedCondition, RelatedObject, WorkerLatencyProfileStatus,
 };
 use api::write::Verb;
 use api::{Node, Write, duration};
@@ -88,6 +88,15 @@ impl<'a> Changes<'a> {
     /// Hands out a step to the agent of a node; returns whether it was not handed out before. One that was taken back too often is not
     /// tried again: somebody must ask for it anew.
     pub(super) fn hand_out(&mut self, component: Component, node: &str, values: Option<ComponentValues>) -> bool {
+        self.hand(component, node, values, false)
+    }
+
+    /// Hands out a step that makes a file ours again which somebody has written anew, with the values that are in use.
+    pub(super) fn adopt(&mut self, component: Component, node: &str, values: ComponentValues) {
+        self.hand(component, node, Some(values), true);
+    }
+
+    fn hand(&mut self, component: Component, node: &str, values: Option<ComponentValues>, adopt: bool) -> bool {
         let HandOut { now, generation, deadlines, node_steps } = &self.hand_out;
         let none = NodeSteps::default();
         let steps = node_steps.get(node).unwrap_or(&none);
@@ -98,12 +107,13 @@ impl<'a> Changes<'a> {
             return false;
         }
         let step = ApplyStep {
-            id: format!("{generation}-{}", now.as_micros()),
+            id: ApplyStep::id_at(generation, *now),
             component,
             values,
             deadline: deadlines.of(component).unwrap_or_else(|| component.deadline(values.as_ref())),
             generation: (*generation).to_owned(),
             attempt: steps.next_attempt(component, generation, values.as_ref()),
+            adopt,
         };
         let patch = json!({"metadata": {"annotations": {ANNOTATION_APPLY_STEP: step.to_text()}}});
         self.nodes.push(Write::to::<Node>("", node, Verb::Merge(patch)));
@@ -132,6 +142,11 @@ impl<'a> Changes<'a> {
     /// Records what was completed.
     pub(super) fn applied(&mut self, profile: Profile) {
         self.annotate(ANNOTATION_APPLIED_PROFILE, Some(profile.name().to_owned()));
+    }
+
+    /// Records what kubeadm remembered before the first change; `None`: nothing of ours is left there.
+    pub(super) fn kubeadm_original(&mut self, text: Option<String>) {
+        self.annotate(ANNOTATION_KUBEADM_ORIGINAL, text);
     }
 
     /// Records which generation was given up.

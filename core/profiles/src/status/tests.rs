@@ -49,7 +49,7 @@ proptest! {
     #[test]
     fn conditions_are_consistent(timeline in timeline()) {
         let mut status = ProfileStatus::new(PROGRESS_DEADLINE);
-        let mut before: Option<Outcome> = None;
+        let mut before: Option<Evaluation> = None;
         for snapshot in &timeline {
             let outcome = status.fold(snapshot);
             for (owner, conditions) in &outcome.owners {

@@ -7,7 +7,7 @@ use super::*;
 
 fn step(component: Component, values: Option<ComponentValues>) -> ApplyStep {
     let deadline = component.deadline(values.as_ref());
-    ApplyStep { id: "7-1".into(), component, values, deadline, generation: "7".into(), attempt: 1 }
+    ApplyStep { id: "7-1".into(), component, values, deadline, generation: "7".into(), attempt: 1, adopt: false }
 }
 
 fn grace(seconds: u64) -> ComponentValues {
@@ -86,16 +86,31 @@ fn only_what_an_agent_publishes_can_be_changed() {
 fn an_agent_begins_what_it_has_not_answered_and_can_do() {
     let handed = step(Component::ControllerManager, Some(grace(120)));
     let text = handed.to_text();
-    let yes = |_| Ok(());
-    assert_eq!(decide(None, "", yes), Decision::Nothing);
-    assert_eq!(decide(Some(&text), "7-1", yes), Decision::Nothing);
-    assert_eq!(decide(Some(&text), "6-9", yes), Decision::Begin(handed));
-    let no = |component: Component| Err(format!("no {}", component.name()));
+    let yes = |_: &ApplyStep| Ok(());
+    let now = Duration::ZERO;
+    assert_eq!(decide(None, "", now, yes), Decision::Nothing);
+    assert_eq!(decide(Some(&text), "7-1", now, yes), Decision::Nothing);
+    assert_eq!(decide(Some(&text), "6-9", now, yes), Decision::Begin(handed));
+    let no = |step: &ApplyStep| Err(Unable::ByItself(format!("no {}", step.component.name())));
     let refused = Decision::Refuse { id: "7-1".into(), message: "no kube-controller-manager".into() };
-    assert_eq!(decide(Some(&text), "", no), refused);
-    assert_eq!(decide(Some("{\"id\""), "", yes), Decision::Nothing, "there is no name to answer to");
+    assert_eq!(decide(Some(&text), "", now, no), refused);
+    assert_eq!(decide(Some("{\"id\""), "", now, yes), Decision::Nothing, "there is no name to answer to");
     let unknown = text.replace("\"attempt\"", "\"image\":\"evil\",\"attempt\"");
-    assert_eq!(decide(Some(&unknown), "", yes), Decision::Refuse { id: "7-1".into(), message: "image: unknown field".into() });
+    assert_eq!(
+        decide(Some(&unknown), "", now, yes),
+        Decision::Refuse { id: "7-1".into(), message: "image: unknown field".into() }
+    );
+}
+
+#[test]
+fn a_step_waits_for_a_component_that_is_about_to_start_but_not_for_ever() {
+    let text = step(Component::ApiServer, None).to_text();
+    let away = |_: &ApplyStep| Err(Unable::Yet("no kubelet runs here".to_owned()));
+    assert_eq!(decide(Some(&text), "", Duration::ZERO, away), Decision::Wait);
+    assert_eq!(decide(Some(&text), "", WAIT_MAX - Duration::from_millis(1), away), Decision::Wait);
+    let refused = Decision::Refuse { id: "7-1".into(), message: "no kubelet runs here".into() };
+    assert_eq!(decide(Some(&text), "", WAIT_MAX, away), refused);
+    assert_eq!(decide(Some(&text), "7-1", WAIT_MAX, away), Decision::Nothing, "it is answered");
 }
 
 #[test]
@@ -125,7 +140,7 @@ proptest! {
     #[test]
     fn what_is_read_is_what_was_written(values in values(), attempt in 1..9u32, generation in ".{0,9}", result in 0..4usize) {
         let component = values.component();
-        let handed = ApplyStep { attempt, generation, ..step(component, Some(values)) };
+        let handed = ApplyStep { attempt, generation, adopt: attempt % 2 == 1, ..step(component, Some(values)) };
         let read = ApplyStep::parse(&handed.to_text());
         match values.is_preset() {
             true => prop_assert_eq!(read, Ok(handed.clone())),
@@ -133,7 +148,13 @@ proptest! {
         }
         let restore = ApplyStep { values: None, ..handed };
         prop_assert_eq!(ApplyStep::parse(&restore.to_text()), Ok(restore));
-        let state = ComponentState { able: attempt % 2 == 0, changed: attempt % 3 == 0, values: Some(values), message: "m".into() };
+        let state = ComponentState {
+            able: attempt % 2 == 0,
+            changed: attempt % 3 == 0,
+            adoptable: attempt % 5 == 0,
+            values: Some(values),
+            message: "m".into(),
+        };
         let answer = AppliedStep { id: "x".into(), result: Some(StepResult::ALL[result]), components: [(component, state)].into(), ..able() };
         prop_assert_eq!(AppliedStep::parse(&answer.to_text()), Ok(answer));
     }
@@ -141,6 +162,6 @@ proptest! {
     /// Whatever stands in the annotations, reading them does not panic.
     #[test]
     fn any_text_can_be_shown(text in ".{0,80}") {
-        let _ = (decide(Some(&text), "", |_| Ok(())), AppliedStep::parse(&text), ApplyStep::parse(&text));
+        let _ = (decide(Some(&text), "", Duration::ZERO, |_| Ok(())), AppliedStep::parse(&text), ApplyStep::parse(&text));
     }
 }

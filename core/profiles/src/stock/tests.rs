@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::*;
 
 fn command(words: &[&str]) -> Vec<String> {
@@ -51,29 +53,11 @@ fn arguments_are_replaced_in_every_form_and_removed() {
         "command": ["kube-controller-manager", "--node-monitor-grace-period", "40s", "--v=2"],
         "args": ["--node-monitor-grace-period=50s"]}]}});
     let grace = ComponentValues::ControllerManager { grace: Duration::from_secs(120) };
-    assert!(set_arguments(&mut manifest, Component::ControllerManager, Some(&grace)));
+    assert!(set_arguments(&mut manifest, Component::ControllerManager, grace.arguments()));
     let container = manifest["spec"]["containers"][0].clone();
     assert_eq!(container["command"], json!(["kube-controller-manager", "--v=2", "--node-monitor-grace-period=2m0s"]));
     assert_eq!(container["args"], json!([]));
-    assert!(set_arguments(&mut manifest, Component::ControllerManager, None));
+    assert!(set_arguments(&mut manifest, Component::ControllerManager, []));
     assert_eq!(manifest["spec"]["containers"][0]["command"], json!(["kube-controller-manager", "--v=2"]));
-    assert!(!set_arguments(&mut manifest, Component::ApiServer, None), "another component's");
-}
-
-#[test]
-fn kubeadm_remembers_the_arguments_in_the_form_of_its_version() {
-    let arguments = BTreeMap::from([(GRACE, "2m0s".to_owned())]);
-    let kcm = Component::ControllerManager;
-    let list =
-        json!({"apiVersion": "kubeadm.k8s.io/v1beta4", "controllerManager": {"extraArgs": [{"name": "v", "value": "2"}]}});
-    let changed = with_kubeadm_arguments(&list, kcm, &arguments).unwrap();
-    let both = json!([{"name": "v", "value": "2"}, {"name": GRACE, "value": "2m0s"}]);
-    assert_eq!(changed["controllerManager"]["extraArgs"], both);
-    assert_eq!(with_kubeadm_arguments(&changed, kcm, &arguments), None, "it is so already");
-    assert_eq!(with_kubeadm_arguments(&changed, kcm, &BTreeMap::new()), Some(list));
-    let map = json!({"apiVersion": "kubeadm.k8s.io/v1beta3", "apiServer": {}});
-    let changed = with_kubeadm_arguments(&map, Component::ApiServer, &BTreeMap::from([(NOT_READY, "60".to_owned())])).unwrap();
-    assert_eq!(changed["apiServer"]["extraArgs"], json!({NOT_READY: "60"}));
-    assert_eq!(with_kubeadm_arguments(&changed, Component::ApiServer, &BTreeMap::new()), Some(map));
-    assert_eq!(with_kubeadm_arguments(&json!({}), kcm, &BTreeMap::new()), None);
+    assert!(!set_arguments(&mut manifest, Component::ApiServer, []), "another component's");
 }

@@ -47,6 +47,8 @@ struct Kcm {
     leader: bool,
     #[serde(default)]
     settling: bool,
+    #[serde(default)]
+    untouched: bool,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +61,8 @@ struct Kas {
     aware: bool,
     #[serde(default)]
     settling: bool,
+    #[serde(default)]
+    untouched: bool,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +80,10 @@ struct Node {
     not_ready_for: u64,
     #[serde(default)]
     control_plane: bool,
+    #[serde(default)]
+    other_settings: bool,
+    #[serde(default)]
+    untouched: bool,
 }
 
 fn one() -> usize {
@@ -105,6 +113,7 @@ fn observed(lists: Lists) -> Observed {
         aware: kcm.aware,
         leader: kcm.leader,
         settling: settled(kcm.settling),
+        untouched: kcm.untouched,
     });
     let kas = lists.kas.into_iter().map(|kas| ApiServer {
         name: kas.name,
@@ -112,6 +121,7 @@ fn observed(lists: Lists) -> Observed {
         unreachable_seconds: kas.unreachable,
         aware: kas.aware,
         settling: settled(kas.settling),
+        untouched: kas.untouched,
     });
     let nodes = lists.nodes.into_iter().map(|node| WorkerNode {
         name: node.name,
@@ -120,6 +130,8 @@ fn observed(lists: Lists) -> Observed {
         settling: settled(node.settling),
         not_ready_for: (node.ready != "True").then_some(Duration::from_secs(node.not_ready_for)),
         control_plane: node.control_plane,
+        other_settings: node.other_settings,
+        untouched: node.untouched,
     });
     Observed { kcm: kcm.collect(), kas: kas.collect(), nodes: nodes.collect() }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use machine::Time;
 use profiles::status::{Conditions, Instances, ProfileStatus, Snapshot};
-use profiles::{Outcome, Owner, Profile, Target};
+use profiles::{Evaluation, Owner, Profile, Target};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-fn shown(at: i64, outcome: &Outcome) -> Value {
+fn shown(at: i64, outcome: &Evaluation) -> Value {
     let word = |on: bool| if on { "True" } else { "False" };
     let mut value = json!({"at": at, "effective": outcome.effective.name(), "rollback": outcome.rollback});
     for (owner, conditions) in &outcome.owners {

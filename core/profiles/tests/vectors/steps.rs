@@ -1,6 +1,8 @@
 //! `latency-profiles/steps`: what an agent does about the step that its Node shows.
 
-use profiles::steps::{Decision, decide};
+use std::time::Duration;
+
+use profiles::steps::{Decision, Unable, decide};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use testkit::{Verdict, same};
@@ -14,13 +16,19 @@ pub(crate) struct Given {
     #[serde(default)]
     answered: String,
     unable: Option<String>,
+    #[serde(default)]
+    starting: bool,
+    #[serde(default)]
+    waited: u64,
 }
 
 pub(crate) fn check(case: Case) -> Verdict {
-    let Given { step, answered, unable } = case.given;
+    let Given { step, answered, unable, starting, waited } = case.given;
+    let unable = unable.map(if starting { Unable::Yet } else { Unable::ByItself });
     let text = step.as_str().map_or_else(|| step.to_string(), str::to_owned);
-    let got = match decide(Some(&text), &answered, |_| unable.clone().map_or(Ok(()), Err)) {
+    let got = match decide(Some(&text), &answered, Duration::from_secs(waited), |_| unable.clone().map_or(Ok(()), Err)) {
         Decision::Nothing => json!({"decision": "nothing"}),
+        Decision::Wait => json!({"decision": "wait"}),
         Decision::Begin(step) => {
             let does = step.values.map_or_else(|| "restore".to_owned(), |values| values.to_string());
             json!({"decision": "begin", "does": does, "deadline": step.deadline.as_secs()})

@@ -15,8 +15,10 @@ pub(super) fn may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
     let own_name = ask.name == node || (filters && ask.selects_name == Some(node));
     let reads = matches!(ask.verb, "get" | "list" | "watch");
     let writes = matches!(ask.verb, "get" | "patch" | "update");
+    // The name of what a request creates is in its body, and is checked when that is known; a review says it at once.
+    let creates_own = ask.name.is_empty() || own_name;
     match (ask.group, ask.resource, ask.subresource, ask.verb) {
-        ("", "nodes", "", "create") => Ok(Grant::Allowed), // the name is in the body: checked when it is known
+        ("", "nodes", "", "create") if creates_own => Ok(Grant::Allowed),
         ("", "nodes", "", _) if own_name && (reads || writes) => Ok(Grant::Allowed),
         ("", "nodes", "status", _) if own_name && writes => Ok(Grant::Allowed),
         ("", "nodes", ..) => Err("a node can only read and write its own Node object"),
@@ -26,15 +28,26 @@ pub(super) fn may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
         | ("", "pods", "status", "get" | "patch" | "update")
         | ("", "pods", "eviction", "create") => Ok(Grant::IfOwnPod),
         ("", "pods", ..) => Err("a node can only read its pods, write their status, delete and evict them"),
-        ("", "secrets" | "configmaps", "", "get" | "list" | "watch") if !ask.object().is_empty() => Ok(Grant::IfReferenced),
+        // Pods refer to what is in their own namespace, and to nothing of that name elsewhere.
+        ("", "secrets" | "configmaps", "", _) if reads && !ask.namespace.is_empty() && !ask.object().is_empty() => {
+            Ok(Grant::IfReferenced)
+        }
         ("", "secrets" | "configmaps", ..) => Err("a node can only read single secrets and configmaps that its pods refer to"),
         ("", "serviceaccounts", "token", "create") => Ok(Grant::IfAccountOfOwnPod),
         ("node.k8s.io", "runtimeclasses", "", _) | ("storage.k8s.io", "csidrivers", "", _) if reads => Ok(Grant::Allowed),
-        // The name is in the body: checked when it is known.
-        ("storage.k8s.io", "csinodes", "", "create") => Ok(Grant::Allowed),
+        ("storage.k8s.io", "csinodes", "", "create") if creates_own => Ok(Grant::Allowed),
         ("storage.k8s.io", "csinodes", "", "delete") if own_name => Ok(Grant::Allowed),
         ("storage.k8s.io", "csinodes", "", _) if own_name && (reads || writes) => Ok(Grant::Allowed),
         ("storage.k8s.io", "csinodes", ..) => Err("can only access its own CSINode"),
+        // A kubelet takes away what drivers of devices left behind on its node.
+        ("resource.k8s.io", "resourceslices", "", "list" | "watch" | "deletecollection")
+            if ask.name.is_empty() && ask.selects_node == Some(node) =>
+        {
+            Ok(Grant::Allowed)
+        }
+        ("resource.k8s.io", "resourceslices", ..) => {
+            Err("can only list/watch/deletecollection resourceslices with spec.nodeName field selector")
+        }
         // Its kubelet asks who its own callers are and what they may do.
         ("authentication.k8s.io", "tokenreviews", "", "create")
         | ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews", "", "create") => Ok(Grant::Allowed),
@@ -42,8 +55,12 @@ pub(super) fn may(node: &str, ask: &Ask<'_>) -> Result<Grant, &'static str> {
         ("config.openshift.io", "nodes", "", "get") if ask.name == api::config_node::NAME => Ok(Grant::Allowed),
         ("", "services", "", _) | ("discovery.k8s.io", "endpointslices", "", _) if reads => Ok(Grant::Allowed),
         ("coordination.k8s.io", "leases", "", "delete" | "deletecollection") => Err("a node cannot delete leases"),
-        ("coordination.k8s.io", "leases", "", "create") if ask.namespace == "kube-node-lease" => Ok(Grant::Allowed),
-        ("coordination.k8s.io", "leases", "", _) if ask.namespace == "kube-node-lease" && own_name => Ok(Grant::Allowed),
+        ("coordination.k8s.io", "leases", "", "create") if ask.namespace == "kube-node-lease" && creates_own => {
+            Ok(Grant::Allowed)
+        }
+        ("coordination.k8s.io", "leases", "", _) if ask.namespace == "kube-node-lease" && own_name && (reads || writes) => {
+            Ok(Grant::Allowed)
+        }
         ("coordination.k8s.io", "leases", ..) => Err("can only access its own lease in kube-node-lease"),
         ("apps.kruise.io", "nodepodprobes", "", _) if own_name && reads => Ok(Grant::Allowed),
         ("apps.kruise.io", "nodepodprobes", "status", _) if own_name && writes => Ok(Grant::Allowed),
@@ -175,13 +192,33 @@ mod tests {
         assert_eq!(may("n1", &ask("get", "storage.k8s.io", "csinodes", "n1")), Ok(Grant::Allowed));
         assert!(may("n1", &ask("patch", "storage.k8s.io", "csinodes", "n2")).is_err());
         assert!(may("n1", &ask("list", "storage.k8s.io", "csinodes", "")).is_err());
+        let slices = |verb, of| Ask { selects_node: of, ..ask(verb, "resource.k8s.io", "resourceslices", "") };
+        assert_eq!(may("n1", &slices("deletecollection", Some("n1"))), Ok(Grant::Allowed));
+        for refused in [slices("deletecollection", None), slices("deletecollection", Some("n2")), slices("create", Some("n1"))]
+        {
+            assert!(may("n1", &refused).is_err());
+        }
         assert_eq!(may("n1", &ask("watch", "node.k8s.io", "runtimeclasses", "")), Ok(Grant::Allowed));
         assert!(may("n1", &ask("create", "node.k8s.io", "runtimeclasses", "")).is_err());
         assert_eq!(may("n1", &ask("get", "config.openshift.io", "nodes", "cluster")), Ok(Grant::Allowed));
         assert!(may("n1", &ask("patch", "config.openshift.io", "nodes", "cluster")).is_err());
         assert!(may("n1", &ask("get", "config.openshift.io", "nodes", "n1")).is_err());
+        let everywhere = Ask { namespace: "", ..selecting("list", "s") };
+        assert!(may("n1", &everywhere).is_err(), "secrets of that name in other namespaces");
         let token = Ask { subresource: "token", ..ask("create", "", "serviceaccounts", "default") };
         assert_eq!(may("n1", &token), Ok(Grant::IfAccountOfOwnPod));
+    }
+
+    #[test]
+    fn a_node_creates_what_has_its_own_name() {
+        for (group, resource, namespace) in
+            [("", "nodes", ""), ("storage.k8s.io", "csinodes", ""), ("coordination.k8s.io", "leases", "kube-node-lease")]
+        {
+            let named = |name| Ask { verb: "create", group, resource, namespace, name, ..Ask::default() };
+            assert_eq!(may("n1", &named("")), Ok(Grant::Allowed), "{resource}: the body says which");
+            assert_eq!(may("n1", &named("n1")), Ok(Grant::Allowed), "{resource}");
+            assert!(may("n1", &named("n2")).is_err(), "{resource}");
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-/// The media type of the document in protobuf, the only form that clients of Go ask for.
-pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The media type of the document in protobuf, the only form that clients of Go ask for. They write `@` before the version when
+/// they ask, and do not understand it in the answer.
+pub const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// What a schema of version 2 does not have.
 const NOT_IN_V2: [&str; 4] = ["oneOf", "anyOf", "not", "nullable"];

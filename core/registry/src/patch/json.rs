@@ -19,7 +19,7 @@ const WORK_MAX: usize = 4_000_000;
 const SHIFTED_PER_VALUE: usize = 8;
 
 /// Returns `current` changed by a JSON patch: all operations, or an error.
-pub fn json_patch(current: &Value, patch: &Value) -> Result<Value, PatchError> {
+pub fn json_patch(current: Value, patch: &Value) -> Result<Value, PatchError> {
     let operations =
         patch.as_array().ok_or_else(|| PatchError::BadRequest("a JSON patch must be a list of operations".to_owned()))?;
     if operations.len() > OPERATIONS_MAX {
@@ -27,7 +27,7 @@ pub fn json_patch(current: &Value, patch: &Value) -> Result<Value, PatchError> {
     }
     let Patch(operations) =
         serde::Deserialize::deserialize(patch).map_err(|error: serde_json::Error| PatchError::BadRequest(error.to_string()))?;
-    let mut patched = current.clone();
+    let mut patched = current;
     let (mut copied, mut left) = (0, WORK_MAX);
     for (index, operation) in operations.iter().enumerate() {
         if passes_as_absent(&patched, operation) {

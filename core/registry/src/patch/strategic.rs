@@ -15,10 +15,10 @@ use api::ordered::Ordered;
 
 /// Returns `current`, an object of the type that the model calls `message` (such as `Pod`), changed by a strategic merge
 /// patch.
-pub fn strategic_merge(current: &Value, patch: &Value, message: &str) -> Result<Value, PatchError> {
+pub fn strategic_merge(current: Value, patch: &Value, message: &str) -> Result<Value, PatchError> {
     let patch =
         patch.as_object().ok_or_else(|| PatchError::BadRequest("a strategic merge patch must be an object".to_owned()))?;
-    let current = current.as_object().cloned().unwrap_or_default();
+    let current = if let Value::Object(members) = current { members } else { Map::new() };
     merge_map(current, patch, message).map(Value::Object)
 }
 

@@ -5,7 +5,7 @@ use super::rules::{ListStrategy, lookup};
 use super::*;
 
 fn strategic(current: Value, patch: Value, message: &str) -> Value {
-    strategic_merge(&current, &patch, message).expect("the patch fits")
+    strategic_merge(current.clone(), &patch, message).expect("the patch fits")
 }
 
 fn deployment(containers: Value) -> Value {
@@ -17,7 +17,7 @@ fn merge_patch_adds_changes_and_removes() {
     let current = json!({"metadata": {"labels": {"keep": "1", "drop": "1"}}, "data": {"a": "1", "b": "2"}});
     let patch = json!({"metadata": {"labels": {"drop": null, "new": "2"}}, "data": {"b": null, "c": "3"}});
     assert_eq!(
-        merge_patch(&current, &patch),
+        merge_patch(current.clone(), &patch),
         json!({"metadata": {"labels": {"keep": "1", "new": "2"}}, "data": {"a": "1", "c": "3"}})
     );
 }
@@ -36,7 +36,7 @@ fn json_patch_does_all_six_operations() {
         {"op": "test", "path": "/data/absent", "value": null},
     ]);
     assert_eq!(
-        json_patch(&current, &patch).unwrap(),
+        json_patch(current.clone(), &patch).unwrap(),
         json!({"metadata": {"labels": {"x/y": "2"}}, "data": {"a": "1", "b": "20", "d": "4", "f": "1"}})
     );
 }
@@ -55,7 +55,7 @@ fn json_patch_that_does_not_fit_is_invalid() {
         json!({"op": "copy", "from": "/data/zz", "path": "/data/b"}),
         json!({"op": "move", "from": "/data", "path": "/data/a/b"}),
     ] {
-        let result = json_patch(&current, &json!([operation]));
+        let result = json_patch(current.clone(), &json!([operation]));
         assert!(matches!(result, Err(PatchError::Invalid(_))), "{operation}: {result:?}");
     }
 }
@@ -64,22 +64,22 @@ fn json_patch_that_does_not_fit_is_invalid() {
 fn malformed_json_patch_is_a_bad_request() {
     for patch in [json!({"op": "add"}), json!([{"op": "add"}]), json!([{"op": "jump", "path": "/a"}]), json!([1]), json!(null)]
     {
-        assert!(matches!(json_patch(&json!({}), &patch), Err(PatchError::BadRequest(_))), "{patch}");
+        assert!(matches!(json_patch(json!({}), &patch), Err(PatchError::BadRequest(_))), "{patch}");
     }
 }
 
 #[test]
 fn json_patch_is_bounded_in_number_width_and_depth() {
     let operation = json!({"op": "test", "path": "", "value": {}});
-    assert_eq!(json_patch(&json!({}), &Value::Array(vec![operation.clone(); OPERATIONS_MAX])), Ok(json!({})));
-    let result = json_patch(&json!({}), &Value::Array(vec![operation; OPERATIONS_MAX + 1]));
+    assert_eq!(json_patch(json!({}), &Value::Array(vec![operation.clone(); OPERATIONS_MAX])), Ok(json!({})));
+    let result = json_patch(json!({}), &Value::Array(vec![operation; OPERATIONS_MAX + 1]));
     assert_eq!(result, Err(PatchError::TooManyOperations(10_001)));
 
     let double = [json!({"op": "add", "path": "/a", "value": ["x"]})]
         .into_iter()
         .chain((0..40).map(|_| json!({"op": "copy", "from": "/a", "path": "/a/-"})))
         .collect();
-    assert!(matches!(json_patch(&json!({}), &Value::Array(double)), Err(PatchError::Invalid(_))));
+    assert!(matches!(json_patch(json!({}), &Value::Array(double)), Err(PatchError::Invalid(_))));
 
     let deeper = (0..200)
         .flat_map(|_| {
@@ -90,7 +90,7 @@ fn json_patch_is_bounded_in_number_width_and_depth() {
             ]
         })
         .collect();
-    assert!(matches!(json_patch(&json!({"a": 1}), &Value::Array(deeper)), Err(PatchError::Invalid(_))));
+    assert!(matches!(json_patch(json!({"a": 1}), &Value::Array(deeper)), Err(PatchError::Invalid(_))));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn set_element_order_decides_and_server_only_items_keep_their_place() {
         deployment(json!([{"name": "two", "image": "j:1"}, {"name": "one", "image": "i:1"}]))
     );
     let contradiction = order(json!([{"name": "one"}, {"name": "two"}]), json!([{"name": "two"}, {"name": "one"}]));
-    assert!(matches!(strategic_merge(&current, &contradiction, "Deployment"), Err(PatchError::BadRequest(_))));
+    assert!(matches!(strategic_merge(current.clone(), &contradiction, "Deployment"), Err(PatchError::BadRequest(_))));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn retain_keys_removes_the_other_member_of_a_union() {
     let patch = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
     assert_eq!(strategic(current.clone(), patch, "Deployment"), json!({"spec": {"strategy": {"type": "Recreate"}}}));
     let bad = json!({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}});
-    assert!(matches!(strategic_merge(&current, &bad, "Deployment"), Err(PatchError::BadRequest(_))));
+    assert!(matches!(strategic_merge(current.clone(), &bad, "Deployment"), Err(PatchError::BadRequest(_))));
     let volumes = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
     let patch = json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}]}});
     assert_eq!(strategic(volumes, patch, "Pod"), json!({"spec": {"volumes": [{"name": "v", "configMap": {"name": "c"}}]}}));
@@ -264,7 +264,7 @@ fn every_row_of_the_specification_is_in_the_model() {
 #[test]
 fn a_patch_that_breaks_the_rules_is_refused() {
     let current = deployment(json!([{"name": "one"}]));
-    let refused = |patch: Value| strategic_merge(&current, &patch, "Deployment").expect_err("refused");
+    let refused = |patch: Value| strategic_merge(current.clone(), &patch, "Deployment").expect_err("refused");
     assert!(matches!(refused(json!({"spec": {"$patch": "shuffle"}})), PatchError::Invalid(_)));
     assert!(matches!(refused(json!({"fresh": {"$patch": "shuffle"}})), PatchError::Invalid(_)));
     assert!(matches!(refused(deployment(json!([{"name": "one", "$patch": 1}]))), PatchError::Invalid(_)));
@@ -348,7 +348,7 @@ proptest! {
     #[test]
     fn no_list_of_operations_makes_us_panic(operations in any_operations()) {
         let current = json!({"a": [1, {"b": 2}], "b": {"c": {"d": null}}, "x/y": "z"});
-        if let Ok(patched) = json_patch(&current, &operations) {
+        if let Ok(patched) = json_patch(current.clone(), &operations) {
             let text = patched.to_string();
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), patched, "it can be stored and read");
         }
@@ -359,35 +359,35 @@ proptest! {
         if !current.is_object() {
             current = json!({"spec": current});
         }
-        prop_assert_eq!(&merge_patch(&current, &json!({})), &current);
-        prop_assert_eq!(&strategic_merge(&current, &json!({}), "Pod").unwrap(), &current);
-        prop_assert_eq!(&json_patch(&current, &json!([])).unwrap(), &current);
+        prop_assert_eq!(&merge_patch(current.clone(), &json!({})), &current);
+        prop_assert_eq!(&strategic_merge(current.clone(), &json!({}), "Pod").unwrap(), &current);
+        prop_assert_eq!(&json_patch(current.clone(), &json!([])).unwrap(), &current);
     }
 
     #[test]
     fn a_merge_patch_made_from_a_difference_leads_there(from in any_json(false), to in any_json(false)) {
-        prop_assert_eq!(merge_patch(&from, &diff(&from, &to)), to);
+        prop_assert_eq!(merge_patch(from.clone(), &diff(&from, &to)), to);
     }
 
     #[test]
     fn a_strategic_patch_applied_twice_is_applied_once(current in any_json(false), patch in any_json(false)) {
-        if let Ok(once) = strategic_merge(&current, &patch, "Deployment") {
-            prop_assert_eq!(strategic_merge(&once, &patch, "Deployment").unwrap(), once);
+        if let Ok(once) = strategic_merge(current.clone(), &patch, "Deployment") {
+            prop_assert_eq!(strategic_merge(once.clone(), &patch, "Deployment").unwrap(), once);
         }
     }
 
     #[test]
     fn no_patch_makes_us_panic(current in any_json(true), patch in any_json(true)) {
         for message in ["Pod", "Deployment", "ConfigMap", ""] {
-            let _ = strategic_merge(&current, &patch, message);
+            let _ = strategic_merge(current.clone(), &patch, message);
         }
-        let _ = json_patch(&current, &patch);
-        let _ = merge_patch(&current, &patch);
+        let _ = json_patch(current.clone(), &patch);
+        let _ = merge_patch(current.clone(), &patch);
     }
 
     #[test]
     fn what_a_strategic_patch_yields_holds_no_directive(current in any_json(false), patch in any_json(true)) {
-        if let Ok(patched) = strategic_merge(&current, &patch, "Pod") {
+        if let Ok(patched) = strategic_merge(current.clone(), &patch, "Pod") {
             prop_assert!(!patched.to_string().contains('$'), "{}", patched);
         }
     }
@@ -430,7 +430,7 @@ fn long_lists_merge_in_step_with_their_length() {
 fn json_patches_pay_for_what_they_move_and_shift() {
     let started = testkit::effort::cpu_time();
     let large = json!({"a": vec![1; 100_000], "b": {}});
-    let refused = |operations: Vec<Value>| json_patch(&large, &Value::from(operations)) == Err(PatchError::TooMuchWork);
+    let refused = |operations: Vec<Value>| json_patch(large.clone(), &Value::from(operations)) == Err(PatchError::TooMuchWork);
     let there_and_back = |n: usize| {
         let (from, path) = if n.is_multiple_of(2) { ("/a", "/b/a") } else { ("/b/a", "/a") };
         json!({"op": "move", "from": from, "path": path})

@@ -59,7 +59,7 @@ mod tests {
         let state = RegistryState::restore(0, Vec::new(), 0, Vec::new(), WindowLimits::default());
         let account = json!({"metadata": {"name": "a", "namespace": "n"}, "automountServiceAccountToken": automount});
         let write = Write::put(key("", "serviceaccounts", "n", "a"), Expect::Absent, account);
-        state.stage(Time::from_secs(1), vec![write]).into_parts().0
+        state.snapshot().stage(Time::from_secs(1), vec![write]).into_parts().0
     }
 
     fn mounted(spec: Value, automount: Value) -> Value {

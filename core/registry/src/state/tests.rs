@@ -13,7 +13,7 @@ fn put(state: &mut RegistryState, at: Time, name: &str, expect: Expect, value: i
 }
 
 fn commit(state: &mut RegistryState, at: Time, write: Write) -> Result<Arc<Stored>, Refused> {
-    let (next, changes, mut answers) = state.stage(at, vec![write]).into_parts();
+    let (next, changes, mut answers, _) = state.snapshot().stage(at, vec![write]).into_parts();
     state.publish(next, &changes);
     answers.remove(0)
 }
@@ -22,7 +22,7 @@ fn commit(state: &mut RegistryState, at: Time, write: Write) -> Result<Arc<Store
 fn nothing_is_visible_before_it_is_published() {
     let state = RegistryState::default();
     let write = Write::put(key("", "things", "", "a"), Expect::Absent, json!({"metadata": {"name": "a"}}));
-    let staged = state.stage(Time::ZERO, vec![write]);
+    let staged = state.snapshot().stage(Time::ZERO, vec![write]);
     assert_eq!(staged.changes.len(), 1);
     assert_eq!(state.revision(), 0);
     assert!(state.snapshot().is_empty());
@@ -32,8 +32,8 @@ fn nothing_is_visible_before_it_is_published() {
 fn writes_of_one_batch_see_each_other() {
     let mut state = RegistryState::default();
     let write = |expect| Write::put(key("", "things", "", "a"), expect, json!({"metadata": {"name": "a"}}));
-    let staged = state.stage(Time::ZERO, vec![write(Expect::Absent), write(Expect::Absent), write(Expect::At(1))]);
-    let (next, changes, answers) = staged.into_parts();
+    let staged = state.snapshot().stage(Time::ZERO, vec![write(Expect::Absent), write(Expect::Absent), write(Expect::At(1))]);
+    let (next, changes, answers, _) = staged.into_parts();
     state.publish(next, &changes);
     assert_eq!(answers[1].as_ref().unwrap_err(), &Refused::Exists);
     assert_eq!(answers[2].as_ref().unwrap().revision, 2);
@@ -126,10 +126,10 @@ fn nothing_is_put_into_what_is_missing_or_going() {
     commit(&mut state, Time::ZERO, put(Expect::Absent, json!({"metadata": {"name": "ns"}}))).unwrap();
     // The deletion comes first in the batch: what was prepared before it is too late.
     let going = json!({"metadata": {"name": "ns", "deletionTimestamp": "1970-01-01T00:00:00Z"}});
-    let staged = state.stage(Time::ZERO, vec![inside(), put(Expect::At(1), going), inside()]);
+    let staged = state.snapshot().stage(Time::ZERO, vec![inside(), put(Expect::At(1), going), inside()]);
     assert!(staged.answers[0].is_ok() && staged.answers[1].is_ok());
     assert_eq!(staged.answers[2].as_ref().unwrap_err(), &Refused::Exists);
-    let (next, changes, _) = staged.into_parts();
+    let (next, changes, _, _) = staged.into_parts();
     state.publish(next, &changes);
     let other =
         Write { within: vec![Arc::clone(&place)], ..Write::put(key("", "things", "ns", "b"), Expect::Absent, json!({})) };

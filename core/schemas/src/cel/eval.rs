@@ -10,8 +10,8 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::compare::is_unordered;
+use super::expr::{Expr, Macro, Op};
 use super::functions;
-use super::parser::{Expr, Macro, Op};
 use super::value::Val;
 use super::{OldSelf, Schema};
 

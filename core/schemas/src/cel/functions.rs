@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::convert;
 use super::eval::{Evaluation, Fault, Outcome, failed};
+use super::expr::Op;
 use super::kubernetes::{self, Library};
-use super::parser::Op;
 use super::texts;
 use super::value::Val;
 

@@ -1,10 +1,9 @@
-//! Expressions of CEL: the tree, and how it is read.
+//! Expressions of CEL: how the tree is read.
 //!
 //! The parser also decides what is covered: a function, macro or name that the evaluator does not know ends in an error
 //! here. The depth of the tree is bounded, so that walking it cannot exhaust the stack.
 
-use regex::Regex;
-
+use super::expr::{Expr, Macro, Op};
 use super::functions::{Function, lookup};
 use super::lexer::{Token, tokens};
 use crate::pattern;
@@ -13,65 +12,6 @@ use crate::pattern;
 const DEPTH_MAX: usize = 120;
 /// The most brackets around one place: reading one takes much more stack than evaluating it.
 const NESTING_MAX: usize = 40;
-
-/// An expression.
-#[derive(Clone, Debug)]
-pub(super) enum Expr {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Double(f64),
-    Str(String),
-    Bytes(Vec<u8>),
-    Type(&'static str),
-    SelfValue,
-    OldSelf,
-    Variable(String),
-    Select { of: Box<Expr>, field: String, optional: bool },
-    Has { of: Box<Expr>, field: String },
-    Index { of: Box<Expr>, index: Box<Expr>, optional: bool },
-    Call { function: Function, args: Vec<Expr> },
-    Matches { text: Box<Expr>, regex: Regex },
-    Not(Box<Expr>),
-    Negate(Box<Expr>),
-    Binary { op: Op, left: Box<Expr>, right: Box<Expr> },
-    And(Vec<Expr>),
-    Or(Vec<Expr>),
-    Ternary { condition: Box<Expr>, yes: Box<Expr>, no: Box<Expr> },
-    List(Vec<Expr>),
-    Map(Vec<(Expr, Expr)>),
-    Macro { kind: Macro, over: Box<Expr>, variable: String, filter: Option<Box<Expr>>, body: Box<Expr> },
-}
-
-/// An operator between two values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-}
-
-/// A macro over the items of a list or the keys of a map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Macro {
-    All,
-    Exists,
-    ExistsOne,
-    Filter,
-    Map,
-    /// `optMap`: over the one value of an optional.
-    OptionalMap,
-}
 
 const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use testkit::{Suite, Verdict};
-use view::{AgentReport, Board, Fact, Limits, Seen};
+use view::{AgentReport, Board, Fact, Limits, Origin};
 
 fn main() -> ExitCode {
     Suite::new(env!("CARGO_PKG_NAME")).file("view/board", check).run()
@@ -97,7 +97,7 @@ fn check(case: Case) -> Verdict {
         if let Some(since) = given.since.filter(|since| seen.is_none() && given_fact.at > *since) {
             seen = Some(board.delta(Time::from_millis(since), None).revision);
         }
-        let how = if given_fact.listed { Seen::Listed } else { Seen::Live };
+        let how = if given_fact.listed { Origin::Listed } else { Origin::Live };
         for (kind, value) in &given_fact.what {
             board.apply(Time::from_millis(given_fact.at), how, fact(kind, value)?);
         }

@@ -5,7 +5,7 @@ use api::{Deployment, ReplicaSet, Timestamp, Verb, Write};
 use serde_json::{Map, Value, json};
 
 use super::annotations::{self, Annotations, DESIRED_REPLICAS, MAX_REPLICAS};
-use super::{Step, scaled};
+use super::{ReplicaSetWrite, scaled};
 
 /// How many pods a Deployment wants, and how far a rollout may go from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the request that makes the ReplicaSet what the draft is.
-    pub(super) fn request(&self, deployment: &Deployment) -> Option<Step> {
+    pub(super) fn request(&self, deployment: &Deployment) -> Option<ReplicaSetWrite> {
         let metadata = &self.set.metadata;
         let changed = self.annotations.iter().filter(|(name, value)| metadata.annotations.get(*name) != Some(value));
         let annotations: Map<String, Value> = changed.map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -116,7 +116,7 @@ impl<'a> Draft<'a> {
             patch["spec"] = spec.into();
         }
         let write = Write::to::<ReplicaSet>(&metadata.namespace, &metadata.name, Verb::Merge(patch));
-        Some(Step { name: metadata.name.clone(), write, event })
+        Some(ReplicaSetWrite { name: metadata.name.clone(), write, event })
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// The format of Prometheus and OpenMetrics scrapers.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Whether the agent is there.
+pub(super) const HEALTH: &str = "/healthz";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers a request.
@@ -29,7 +31,7 @@ pub(super) async fn answer(endpoint: &Endpoint, caller: Caller, method: &Method,
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     let path = uri.path();
-    if path == "/healthz" {
+    if path == HEALTH {
         return text(StatusCode::OK, "ok");
     }
     if caller == Caller::Stranger {

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use streams::websocket::{self, Decoder, Event};
+use streams::websocket::{self, Decoder, SocketEvent};
 use streams::{channels, forward};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::Mutex;
@@ -157,9 +157,9 @@ impl Receiver {
     async fn message(&mut self, sender: &Sender) -> Option<Vec<u8>> {
         loop {
             match self.decoder.next_event() {
-                Ok(Some(Event::Message(message))) => return Some(message),
-                Ok(Some(Event::Ping(payload))) => sender.send(&websocket::pong(&payload)).await.ok()?,
-                Ok(Some(Event::Close)) => return None,
+                Ok(Some(SocketEvent::Message(message))) => return Some(message),
+                Ok(Some(SocketEvent::Ping(payload))) => sender.send(&websocket::pong(&payload)).await.ok()?,
+                Ok(Some(SocketEvent::Close)) => return None,
                 Ok(None) => {
                     let length = self.socket.read(&mut self.buffer).await.ok().filter(|length| *length > 0)?;
                     self.decoder.push(&self.buffer[..length]);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use api::pod::HttpGetAction;
-use probe::http::{Answer, Exchange, Request, Step, Target, shows_body};
+use probe::http::{Exchange, ExchangeStep, HttpAnswer, Request, Target, shows_body};
 use probe::outcome::{Cause, Report};
 use processes::lag::Deadline;
 use rustix::io::Errno;
@@ -109,38 +109,38 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Report {
-        let mut step = Step::Send;
+        let mut step = ExchangeStep::Send;
         let mut connection: Option<Connection> = None;
         let mut framing = Framing::UntilClose;
         loop {
             let answer = match step {
-                Step::Send => {
+                ExchangeStep::Send => {
                     connection = None;
                     match self.send().await {
                         Ok(opened) => connection.insert(opened).head(&mut framing).await,
                         Err(cause) => Err(cause),
                     }
                 }
-                Step::Wait => match &mut connection {
+                ExchangeStep::Wait => match &mut connection {
                     Some(connection) => connection.head(&mut framing).await,
                     None => Err(closed()),
                 },
-                Step::Read { max } => match &mut connection {
+                ExchangeStep::Read { max } => match &mut connection {
                     Some(connection) => connection.body(self.body.insert(Body::new(framing, max))).await,
                     None => Err(closed()),
                 },
-                Step::Done(report) => {
+                ExchangeStep::Done(report) => {
                     if let Some(connection) = connection {
                         connection.close();
                     }
                     return report;
                 }
             };
-            let answer = answer.unwrap_or_else(Answer::Failed);
-            self.redirected |= matches!(answer, Answer::Head { status: 300..400, .. });
-            if let Answer::Head { status, .. } = answer {
+            let answer = answer.unwrap_or_else(HttpAnswer::Failed);
+            self.redirected |= matches!(answer, HttpAnswer::Head { status: 300..400, .. });
+            if let HttpAnswer::Head { status, .. } = answer {
                 self.status = status;
-            } else if let Answer::Failed(_) = answer {
+            } else if let HttpAnswer::Failed(_) = answer {
                 // What comes now is a new try, from the first request on.
                 self.redirected = false;
             }
@@ -177,11 +177,11 @@ impl Attempt<'_> {
     fn timed_out(mut self, lag: Duration) -> Report {
         let arrived = self.body.take().map(|body| body.bytes).unwrap_or_default();
         let answer = match self.status {
-            400.. => Answer::Body { bytes: arrived, whole: false },
-            _ => Answer::Failed(Cause::TimedOut { lag }),
+            400.. => HttpAnswer::Body { bytes: arrived, whole: false },
+            _ => HttpAnswer::Failed(Cause::TimedOut { lag }),
         };
         match self.exchange.take(answer) {
-            Step::Done(report) => report,
+            ExchangeStep::Done(report) => report,
             // A timeout is never tried again.
             _ => probe::outcome::unanswered(&Cause::TimedOut { lag }, Duration::ZERO),
         }
@@ -234,12 +234,12 @@ impl Connection {
     }
 
     /// Reads a status line and headers.
-    async fn head(&mut self, framing: &mut Framing) -> Result<Answer, Cause> {
+    async fn head(&mut self, framing: &mut Framing) -> Result<HttpAnswer, Cause> {
         let mut reader = HeadReader::default();
         loop {
             if let Some(head) = reader.take(&mut self.buffer).map_err(|error| Cause::Protocol(error.to_string()))? {
                 *framing = head.framing;
-                return Ok(Answer::Head { status: head.status, location: head.location });
+                return Ok(HttpAnswer::Head { status: head.status, location: head.location });
             }
             if self.stream.receive(&mut self.buffer).await? == 0 {
                 return Err(closed());
@@ -248,19 +248,19 @@ impl Connection {
     }
 
     /// Reads a body.
-    async fn body(&mut self, body: &mut Body) -> Result<Answer, Cause> {
+    async fn body(&mut self, body: &mut Body) -> Result<HttpAnswer, Cause> {
         loop {
             if body.take(&mut self.buffer).is_err() {
-                return Ok(Answer::Body { bytes: std::mem::take(&mut body.bytes), whole: false });
+                return Ok(HttpAnswer::Body { bytes: std::mem::take(&mut body.bytes), whole: false });
             }
             if body.is_done() {
-                return Ok(Answer::Body { bytes: std::mem::take(&mut body.bytes), whole: true });
+                return Ok(HttpAnswer::Body { bytes: std::mem::take(&mut body.bytes), whole: true });
             }
             // An error after the status line breaks the body; whose fault it is plays no part any more.
             let length = self.stream.receive(&mut self.buffer).await;
             if !matches!(length, Ok(1..)) {
                 let whole = length.is_ok() && body.is_whole();
-                return Ok(Answer::Body { bytes: std::mem::take(&mut body.bytes), whole });
+                return Ok(HttpAnswer::Body { bytes: std::mem::take(&mut body.bytes), whole });
             }
         }
     }

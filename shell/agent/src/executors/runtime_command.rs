@@ -1,8 +1,7 @@
 //! Exec probes in containers of a container runtime.
 //!
-//! A runtime counts in whole seconds, and a command whose child holds its output keeps the call open for longer than that. So an
-//! attempt ends at our own deadline while its call goes on, until the runtime has ended the command; the next attempt waits for that,
-//! so that commands do not pile up.
+//! An attempt ends at our own deadline. Its call is cancelled then, on the side of the runtime, which answers when the command is gone;
+//! the next attempt waits for that, so that commands do not pile up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use processes::lag::Deadline;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// A call that is still open after this is cancelled.
+/// A runtime that has not answered a cancelled call by then never will.
 const CALL_MAX: Duration = Duration::from_secs(30);
 
 /// A container of a container runtime.
@@ -52,7 +51,7 @@ pub struct RuntimeExec {
     left: Arc<Mutex<Option<Left>>>,
 }
 
-/// A call that outlives its attempt; it is cancelled with the probe.
+/// A call that outlives its attempt; it is dropped with the probe.
 #[derive(Debug)]
 struct Left(Call);
 
@@ -77,8 +76,7 @@ impl RuntimeExec {
             let _ = tokio::time::timeout(CALL_MAX, &mut before.0).await;
         }
         let (container, command) = (self.container.clone(), Arc::clone(&self.command));
-        let seconds = i64::try_from(timeout.as_millis().div_ceil(1_000)).unwrap_or(i64::MAX);
-        let mut call = Left(tokio::spawn(async move { container.0.client.exec(container.id(), &command, seconds).await }));
+        let mut call = Left(tokio::spawn(async move { container.0.client.exec(container.id(), &command, timeout).await }));
         let mut deadline = Deadline::after(timeout);
         tokio::select! {
             biased;

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use api::Service;
 use api::json::{items, text};
-use kube::Client;
 use pods::{Exit, Input};
 use processes::container::{Instance, LaunchError, Running, ShimProgram, launch};
 use processes::layout::{Layout, PodDir};
 use processes::state::{ContainerSpec, LogLimits, prune};
 use processes::volumes::{self, VolumeError};
-use runtime::{Clock, RequestError, Writer, chain, requests};
+use runtime::{Client, Clock, RequestError, Writer, chain, requests};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;

@@ -3,11 +3,13 @@
 //! A runtime is asked again and again which containers there are; when and about which pods is said by [`pods::kubelet::Lists`]. One list
 //! is under way at a time. Machines are told of what has changed, and when the runtime does not answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use cri::{Container, ContainerState};
+use futures::future::{BoxFuture, try_join, try_join_all};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use machine::Time;
 use pods::kubelet::{Ask, Lists};
 use pods::{Input, Observed, ObservedContainer, ObservedState};
@@ -19,6 +21,9 @@ use super::messages::Message;
 
 /// The key of the lists where pods have theirs; no pod gets it.
 pub(super) const RUNTIME: u64 = u64::MAX;
+
+/// Containers that are looked at closely at the same time.
+const LOOKS: usize = 16;
 
 /// Where containers come from.
 pub(crate) enum Source {
@@ -69,7 +74,8 @@ pub(crate) struct RuntimeLists {
 
 impl RuntimeLists {
     pub(crate) fn new(client: Arc<cri::Client>) -> RuntimeLists {
-        let lister = Lister { client: Arc::clone(&client), started: HashMap::new(), addresses: HashMap::new() };
+        let (started, addresses, refused) = (HashMap::new(), HashMap::new(), HashSet::new());
+        let lister = Lister { client: Arc::clone(&client), started, addresses, refused };
         let (lists, observed) = (Lists::default(), HashMap::new());
         RuntimeLists { client, lists, lister: Some(lister), timer: None, away: None, observed }
     }
@@ -87,6 +93,7 @@ impl RuntimeLists {
 pub(crate) struct Listed {
     lister: Lister,
     ask: Ask,
+    began: Time,
     result: Result<HashMap<String, Observed>, cri::Error>,
 }
 
@@ -97,33 +104,41 @@ struct Lister {
     started: HashMap<String, Time>,
     /// Addresses of sandboxes, by ID; empty: on the network of the node.
     addresses: HashMap<String, String>,
+    /// Containers of which it was said that the runtime tells nothing, by ID.
+    refused: HashSet<String>,
+}
+
+/// What is known of a container after a closer look, and what of it was not known before.
+struct Look<'a> {
+    container: &'a Container,
+    /// `None`: the runtime refuses to tell.
+    state: Option<ObservedState>,
+    ip: Option<String>,
 }
 
 impl Lister {
-    /// Returns what there is, by the uid of the pod.
+    /// Returns what there is of the pods that somebody wants to know about, by uid.
     async fn list(&mut self, ask: &Ask) -> Result<HashMap<String, Observed>, cri::Error> {
-        let mut containers = Vec::new();
-        match ask {
-            Ask::All => containers = self.client.containers(None).await?,
-            Ask::Pods(uids) => {
-                for uid in uids {
-                    containers.extend(self.client.containers(Some(uid)).await?);
-                }
-            }
-        }
+        let containers = match ask {
+            Ask::All(_) => self.client.containers(None).await?,
+            Ask::Pods(uids) => try_join_all(uids.iter().map(|uid| self.client.containers(Some(uid)))).await?.concat(),
+        };
+        let wanted: HashSet<&str> = ask.pods().iter().map(String::as_str).collect();
         let mut latest: HashMap<(&str, &str), &Container> = HashMap::new();
-        for container in containers.iter().filter(|container| !container.pod_uid.is_empty()) {
+        for container in containers.iter().filter(|container| wanted.contains(container.pod_uid.as_str())) {
             let known = latest.entry((&container.pod_uid, &container.name)).or_insert(container);
             if known.created_at < container.created_at {
                 *known = container;
             }
         }
+        let looks: Vec<BoxFuture<'_, _>> = latest.into_values().map(|container| self.look(container).boxed()).collect();
+        let looks: Vec<Look<'_>> = stream::iter(looks).buffer_unordered(LOOKS).try_collect().await?;
         let mut pods: HashMap<String, Observed> = HashMap::new();
-        for container in latest.into_values() {
-            let state = self.state(container).await?;
-            let ip = self.address(container).await?;
+        for look in looks {
+            self.remember(&look);
+            let Look { container, state: Some(state), ip } = look else { continue };
             let pod = pods.entry(container.pod_uid.clone()).or_default();
-            if !ip.is_empty() {
+            if let Some(ip) = ip.filter(|ip| !ip.is_empty()) {
                 pod.ip = ip;
             }
             let (name, id) = (container.name.clone(), container.id.clone());
@@ -131,46 +146,69 @@ impl Lister {
         }
         // What is compared must not depend on the order of a map.
         pods.values_mut().for_each(|pod| pod.containers.sort_by(|one, other| one.name.cmp(&other.name)));
-        if *ask == Ask::All {
+        if matches!(ask, Ask::All(_)) {
             self.started.retain(|id, _| containers.iter().any(|container| container.id == *id));
             self.addresses.retain(|id, _| containers.iter().any(|container| container.sandbox_id == *id));
+            self.refused.retain(|id| containers.iter().any(|container| container.id == *id));
         }
         Ok(pods)
     }
 
-    async fn state(&mut self, container: &Container) -> Result<ObservedState, cri::Error> {
+    fn remember(&mut self, look: &Look<'_>) {
+        if let Some(ObservedState::Running { started_at }) = look.state {
+            self.started.insert(look.container.id.clone(), started_at);
+        }
+        if let Some(ip) = &look.ip {
+            self.addresses.insert(look.container.sandbox_id.clone(), ip.clone());
+        }
+        if look.state.is_none() {
+            self.refused.insert(look.container.id.clone());
+        }
+    }
+
+    async fn look<'a>(&self, container: &'a Container) -> Result<Look<'a>, cri::Error> {
+        let (state, ip) = try_join(self.state(container), self.address(container)).await?;
+        Ok(Look { container, state, ip })
+    }
+
+    /// Returns in which state a container is; `None`: the runtime answers, but not about this one, which concerns no other.
+    async fn state(&self, container: &Container) -> Result<Option<ObservedState>, cri::Error> {
         match container.state {
-            ContainerState::Created => return Ok(ObservedState::Created),
-            ContainerState::Exited => return Ok(ObservedState::Ended),
+            ContainerState::Created => return Ok(Some(ObservedState::Created)),
+            ContainerState::Exited => return Ok(Some(ObservedState::Ended)),
             ContainerState::Running | ContainerState::Unknown => {}
         }
         if let Some(started_at) = self.started.get(&container.id) {
-            return Ok(ObservedState::Running { started_at: *started_at });
+            return Ok(Some(ObservedState::Running { started_at: *started_at }));
         }
         // Only a closer look tells when it was started, to the nanosecond.
-        let status = match self.client.container_status(&container.id).await {
-            Err(error) if error.is_not_found() => return Ok(ObservedState::Ended),
-            status => status?,
-        };
-        if status.state != ContainerState::Running {
-            return Ok(ObservedState::Ended);
+        match self.client.container_status(&container.id).await {
+            Ok(status) if status.state == ContainerState::Running => {
+                Ok(Some(ObservedState::Running { started_at: Time::from_micros(status.started_at / 1_000) }))
+            }
+            Ok(_) => Ok(Some(ObservedState::Ended)),
+            Err(error) if error.is_not_found() => Ok(Some(ObservedState::Ended)),
+            Err(error @ cri::Error::Refused { .. }) => {
+                if !self.refused.contains(&container.id) {
+                    let (id, name, uid) = (&container.id, &container.name, &container.pod_uid);
+                    tracing::warn!(%error, id, name, uid, "nothing is known of this container, it counts as not started");
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
-        let started_at = Time::from_micros(status.started_at / 1_000);
-        self.started.insert(container.id.clone(), started_at);
-        Ok(ObservedState::Running { started_at })
     }
 
-    async fn address(&mut self, container: &Container) -> Result<String, cri::Error> {
+    /// Returns the address of a container's sandbox; `None`: the runtime does not tell, and is asked again.
+    async fn address(&self, container: &Container) -> Result<Option<String>, cri::Error> {
         if let Some(address) = self.addresses.get(&container.sandbox_id) {
-            return Ok(address.clone());
+            return Ok(Some(address.clone()));
         }
-        let addresses = match self.client.sandbox_addresses(&container.sandbox_id).await {
-            Err(error) if error.is_not_found() => return Ok(String::new()),
-            addresses => addresses?,
-        };
-        let address = addresses.into_iter().next().unwrap_or_default();
-        self.addresses.insert(container.sandbox_id.clone(), address.clone());
-        Ok(address)
+        match self.client.sandbox_addresses(&container.sandbox_id).await {
+            Ok(addresses) => Ok(Some(addresses.into_iter().next().unwrap_or_default())),
+            Err(cri::Error::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -200,15 +238,17 @@ impl Supervisor {
         let context = Arc::clone(&self.context);
         self.context.spawn(async move {
             let result = lister.list(&ask).await;
-            context.send(Message::Listed(Box::new(Listed { lister, ask, result }))).await;
+            context.send(Message::Listed(Box::new(Listed { lister, ask, began: now, result }))).await;
         });
     }
 
     /// Takes a list.
     pub(super) fn listed(&mut self, listed: Listed) {
-        let Listed { lister, ask, result } = listed;
+        let Listed { lister, ask, began, result } = listed;
+        let now = self.now();
         let Source::Runtime(runtime) = &mut self.source else { return };
         runtime.lister = Some(lister);
+        runtime.lists.answered(began, now);
         let socket = runtime.client.socket().display().to_string();
         match result {
             Ok(pods) => {
@@ -231,10 +271,8 @@ impl Supervisor {
 
     /// Tells the machines of the pods that were asked about what has changed.
     fn observed(&mut self, ask: &Ask, mut pods: HashMap<String, Observed>) {
-        let asked: Vec<(String, u64)> = match ask {
-            Ask::All => self.by_uid.iter().map(|(uid, key)| (uid.clone(), *key)).collect(),
-            Ask::Pods(uids) => uids.iter().filter_map(|uid| Some((uid.clone(), *self.by_uid.get(uid)?))).collect(),
-        };
+        let asked = ask.pods().iter().filter_map(|uid| Some((uid.clone(), *self.by_uid.get(uid)?)));
+        let asked: Vec<(String, u64)> = asked.collect();
         for (uid, key) in asked {
             let Source::Runtime(runtime) = &mut self.source else { return };
             let observed = pods.remove(&uid).unwrap_or_default();

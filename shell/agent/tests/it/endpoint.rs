@@ -1,5 +1,6 @@
 //! The agent's endpoint: who gets what.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use apiserver::{Credentials, Role};
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::{Value, json};
@@ -25,13 +27,21 @@ pub(crate) async fn ask(plane: &Plane, credentials: Option<Credentials>, path: &
             builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(credentials.key.as_bytes()).unwrap()).unwrap()
         }
     };
-    let stream = TcpStream::connect(plane.address()).await.unwrap();
+    ask_at(plane.address(), config, path, None).await
+}
+
+/// Asks an endpoint over TLS, with a token or without.
+pub(crate) async fn ask_at(address: SocketAddr, config: ClientConfig, path: &str, token: Option<&str>) -> (u16, String) {
+    let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    let request = Request::get(path).header("host", "agent").body(Empty::<Bytes>::new()).unwrap();
-    let answer = sender.send_request(request).await.unwrap();
+    let mut request = Request::get(path).header("host", "agent");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     (code, String::from_utf8(body.to_vec()).unwrap())
@@ -43,8 +53,9 @@ async fn logs_come_through_the_api_server() {
     plane.create_pod("talker", json!({"containers": [script("app", "echo one; echo two; echo three; exec sleep 1000")]})).await;
     let pod = plane.until_ready("talker").await;
     crate::support::wait_for_line(plane.instances(&pod, "app").last().unwrap().path(), "three").await;
-    let request = Request::get("/api/v1/namespaces/default/pods/talker/log?tailLines=2").body(Vec::new()).unwrap();
-    assert_eq!(plane.client.request_text(request).await.unwrap(), "two\nthree\n");
+    let path = "/api/v1/namespaces/default/pods/talker/log?tailLines=2";
+    let log = runtime::requests::read(&plane.client, path, std::time::Duration::from_secs(10)).await.unwrap();
+    assert_eq!(log, "two\nthree\n");
     let (code, text) =
         ask(&plane, Some(plane.authority.client(&Role::Admin).unwrap()), "/containerLogs/default/talker/app").await;
     assert_eq!((code, text.as_str()), (200, "one\ntwo\nthree\n"));

@@ -12,12 +12,11 @@ use api::Pod;
 use apiserver::{AgentDialer, Authority, FileStore, Parts, Reply, Role, Server, Settings, StoreError};
 use bytes::Bytes;
 use http::{Method, Request};
-use kube::Client;
 use processes::addresses::Cidr;
 use processes::procfs;
 use processes::state::{StateDir, instances};
 use registry::authz::Identity;
-use runtime::{Clock, Scope, WatchEvent, watch};
+use runtime::{Client, Clock, Scope, WatchEvent, watch};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -87,7 +86,7 @@ impl Plane {
     pub(crate) async fn without_agent() -> Plane {
         let folder = tempfile::tempdir().unwrap();
         let shared = Shared::default();
-        let client = Client::new(Way(shared.clone(), Identity::internal("test")), "default");
+        let client = Client::new(Way(shared.clone(), Identity::internal("test")));
         let authority = Authority::open(folder.path()).unwrap();
         let server_stop = CancellationToken::new();
         let mut plane = Plane { client, authority, ready: None, pod_cidr: None, shared, server_stop, folder, agent: None };
@@ -140,8 +139,8 @@ impl Plane {
     /// Returns the configuration of an agent with the rights of its node.
     pub(crate) fn config(&self, on_stop: OnStop) -> AgentConfig {
         let groups = ["system:nodes", "system:authenticated"].map(str::to_owned).to_vec();
-        let identity = Identity { user: format!("system:node:{NODE}"), groups, uid: String::new() };
-        let client = Client::new(Way(self.shared.clone(), identity), "default");
+        let identity = Identity { user: format!("system:node:{NODE}"), groups, ..Identity::default() };
+        let client = Client::new(Way(self.shared.clone(), identity));
         let mut config = AgentConfig::new(client, Clock::system(), NODE, self.data_dir(), shim());
         config.program = PARTS.into();
         config.tls = AgentTls { client_ca: self.authority.certificate().to_owned(), certificate: None };

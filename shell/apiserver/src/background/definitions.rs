@@ -98,7 +98,7 @@ async fn delete_objects(server: &Server, kind: &ServedKind) -> Result<Vec<Arc<St
     let delete = |stored: Arc<Stored>| async move {
         let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
         match server.delete_object(kind, &stored.index.namespace, &stored.index.name, &options).await {
-            Ok((prepared, _)) => Ok((!prepared.removed).then_some(stored)),
+            Ok(written) => Ok((!written.removed).then_some(stored)),
             Err(status) if status.code == 404 => Ok(None),
             Err(status) => Err(status),
         }

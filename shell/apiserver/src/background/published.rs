@@ -3,10 +3,10 @@
 
 use api::json;
 use api::status::Status;
-use kinds::builtin::Part;
+use kinds::builtin::{Part, SYSTEM_PRIORITIES};
 use registry::meta::UpdateForm;
 use registry::ownership::Writer;
-use registry::state::Current;
+use registry::state::{Current, Stored};
 use serde_json::{Value, json};
 
 use crate::handlers::write::Next;
@@ -18,6 +18,24 @@ const SERVICE: &str = "kubernetes";
 pub(super) const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
 /// The ConfigMap from which components learn whose client certificates are good; Kubernetes API.
 const CLIENT_CERTIFICATES: &str = "extension-apiserver-authentication";
+
+/// Returns whether an object is one that says where the server is or whom it trusts; one that is gone is made again.
+pub(super) fn is_published(stored: &Stored) -> bool {
+    matches!(
+        (stored.index.namespace.as_str(), stored.index.name.as_str()),
+        ("default", SERVICE) | ("kube-system", CLIENT_CERTIFICATES)
+    )
+}
+
+/// Makes the priority classes that a scheduler beside this server finds everywhere.
+pub(super) async fn priority_classes(server: &Server) -> Result<(), Status> {
+    for (name, value) in SYSTEM_PRIORITIES.iter().filter(|_| server.0.settings.external_controllers) {
+        let class =
+            json!({"metadata": {"name": name}, "value": value, "description": "for pods that the cluster itself needs"});
+        server.ensure("scheduling.k8s.io", "priorityclasses", "", class).await?;
+    }
+    Ok(())
+}
 
 /// Makes the objects that say where the server is, or brings them up to date.
 pub(super) async fn publish(server: &Server) -> Result<(), Status> {

@@ -16,7 +16,8 @@ use registry::state::Current;
 use serde_json::Value;
 
 use crate::handlers::body::{self, Read};
-use crate::handlers::write::{self, Next, RETRIES, answer};
+use crate::handlers::write::{self, Next, RETRIES};
+use crate::handlers::written::answer;
 use crate::reply::Reply;
 use crate::request::Target;
 use crate::server::{Call, Server};
@@ -97,9 +98,7 @@ pub(crate) async fn apply(
                 // Gone since we looked: then it is to be made.
                 Err(status) if status.code == 404 && part == Part::Main => continue,
                 Err(status) => return Err(status),
-                Ok((prepared, stored)) => {
-                    return Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, config.warnings));
-                }
+                Ok(written) => return Ok(answer(server, kind, call, StatusCode::OK, written, config.warnings)),
             }
         }
         super::permit(server, target, call, "create", &subject)?;
@@ -151,7 +150,7 @@ async fn create(
     };
     let object = decode(kind, target, object)?;
     write::check_node_name(call, kind, &object)?;
-    let (prepared, stored) = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
-    server.settle_namespace(kind, stored.as_deref()).await;
-    Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, config.warnings.clone()))
+    let written = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
+    server.settle_namespace(kind, written.object.stored()).await;
+    Ok(answer(server, kind, call, StatusCode::CREATED, written, config.warnings.clone()))
 }

@@ -9,11 +9,12 @@ use registry::deletion::DeleteOptions;
 use registry::kind::ServedKind;
 use registry::pipeline::{self, Prepared};
 use registry::query;
-use registry::state::{Refused, Stored};
+use registry::state::Refused;
 use serde_json::json;
 
 use crate::handlers::body;
-use crate::handlers::read::{outward, show, show_stored};
+use crate::handlers::read::outward;
+use crate::handlers::written::{Written, WrittenObject};
 use crate::negotiate::Encoding;
 use crate::reply::{self, Reply, typed};
 use crate::request::Target;
@@ -30,16 +31,22 @@ impl Server {
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
-    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+    ) -> Result<Written, Status> {
         let key = kind.resource.key(namespace, name);
         let subject = kind.resource.subject(name);
         for _ in 0..RETRIES {
             let snapshot = self.0.hub.snapshot();
             let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let mut prepared = pipeline::delete(kind, current, options, &self.world(&snapshot))?;
-            let Some(write) = prepared.write.take().filter(|_| !options.dry_run) else { return Ok((prepared, None)) };
-            match self.0.hub.commit(write).await? {
-                Ok(stored) => return Ok((prepared, Some(stored))),
+            let Prepared { write, removed, warnings } = pipeline::delete(kind, current, options, &self.world(&snapshot))?;
+            let object = match write {
+                None => Ok(Arc::clone(current)),
+                Some(write) if options.dry_run => {
+                    return Ok(Written { object: WrittenObject::DryRun(write.into_whole()), removed, warnings });
+                }
+                Some(write) => self.0.hub.commit(write).await?,
+            };
+            match object {
+                Ok(stored) => return Ok(Written { object: WrittenObject::Stored(stored), removed, warnings }),
                 Err(Refused::Changed) => {}
                 Err(refused) => return Err(pipeline::refusal(kind, name, refused)),
             }
@@ -51,17 +58,14 @@ impl Server {
 /// Answers a DELETE of one object.
 pub(crate) async fn delete(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let options = DeleteOptions::read(&body::options(call, "DeleteOptions")?, &call.parameters)?;
-    let (prepared, stored) = server.delete_object(kind, &target.namespace, &target.name, &options).await?;
+    let written = server.delete_object(kind, &target.namespace, &target.name, &options).await?;
     // Kubernetes shows pods and objects that still exist; what is gone gets a Status.
-    if prepared.removed && kind.builtin() != Some(Builtin::Pod) {
-        let uid = api::json::text(&prepared.object, &["metadata", "uid"]);
-        let status = Status::success(&kind.resource.subject(&target.name), uid);
+    if written.removed && kind.builtin() != Some(Builtin::Pod) {
+        let last = written.object.whole();
+        let status = Status::success(&kind.resource.subject(&target.name), api::json::text(&last, &["metadata", "uid"]));
         return Ok(reply::value(StatusCode::OK, call.encoding, &status));
     }
-    Ok(match stored {
-        Some(stored) => show_stored(server, kind, call, StatusCode::OK, &stored),
-        None => show(server, kind, call, StatusCode::OK, prepared.whole()),
-    })
+    Ok(written.object.show(server, kind, call, StatusCode::OK))
 }
 
 /// Answers a DELETE of a collection.
@@ -79,8 +83,8 @@ pub(crate) async fn delete_collection(
     let mut items = Vec::new();
     for (_, stored) in snapshot.range(&prefix, None).filter(|(_, stored)| matches(stored)) {
         match server.delete_object(kind, &stored.index.namespace, &stored.index.name, &options).await {
-            Ok((prepared, _)) => {
-                let object = outward(kind, prepared.whole());
+            Ok(written) => {
+                let object = outward(kind, written.object.whole());
                 items.push(if kind.resource.custom { typed(kind, object) } else { object });
             }
             Err(status) if status.code == 404 => {} // somebody else was faster

@@ -1,5 +1,7 @@
 //! Watch streams: what is there, then what changes, one JSON line each.
 
+pub(crate) mod lines;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -159,15 +161,15 @@ impl Stream {
         if Instant::now() >= self.end {
             return None;
         }
-        let mut out = BytesMut::new();
+        let mut out = Chunk::default();
         loop {
             while out.len() < CHUNK
                 && let Some(pending) = self.pending.pop_front().or_else(|| self.receiver.try_recv().map(Pending::Change))
             {
                 self.render(&pending, &mut out);
             }
-            if !out.is_empty() {
-                return Some(out.freeze());
+            if out.len() > 0 {
+                return Some(out.into_bytes());
             }
             tokio::select! {
                 biased;
@@ -185,10 +187,11 @@ impl Stream {
         }
     }
 
-    fn render(&mut self, pending: &Pending, out: &mut BytesMut) {
+    fn render(&mut self, pending: &Pending, out: &mut Chunk) {
         match pending {
-            Pending::Initial(stored) => self.renderer.event(ChangeType::Added, stored, None, out),
-            Pending::InitialEnd(revision) => out.extend_from_slice(&self.renderer.bookmark(*revision, true)),
+            // What is there was written at some time: hardly anybody else reads it just now.
+            Pending::Initial(stored) => self.renderer.event(ChangeType::Added, stored, None, false, out),
+            Pending::InitialEnd(revision) => out.push(self.renderer.bookmark(*revision, true)),
             Pending::Change(change) => {
                 self.last = self.last.max(change.revision);
                 if self.ahead.is_some_and(|ahead| change.revision <= ahead) {
@@ -197,7 +200,7 @@ impl Stream {
                 let Some(Seen { type_, object, at }) = watching::seen(change, |stored| (self.matcher)(stored)) else { return };
                 let since = self.slot.server.0.clock.now().since(change.at);
                 self.slot.server.0.metrics.watch_event(&self.slot.sent, since);
-                self.renderer.event(type_, &object, at, out);
+                self.renderer.event(type_, &object, at, true, out);
             }
         }
     }
@@ -225,12 +228,43 @@ impl Stream {
     }
 }
 
+/// Lines that are sent together. One alone is not copied.
+#[derive(Default)]
+struct Chunk {
+    only: Bytes,
+    several: BytesMut,
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.only.len() + self.several.len()
+    }
+
+    fn push(&mut self, line: Bytes) {
+        if self.len() == 0 {
+            self.only = line;
+        } else {
+            self.buffer().extend_from_slice(&line);
+        }
+    }
+
+    /// Returns where lines are appended.
+    fn buffer(&mut self) -> &mut BytesMut {
+        self.several.extend_from_slice(&std::mem::take(&mut self.only));
+        &mut self.several
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.several.is_empty() { self.only } else { self.several.freeze() }
+    }
+}
+
 /// Turns events into lines in the form that the client wants.
 struct Renderer {
     server: Server,
     kind: Arc<ServedKind>,
     call: Call,
-    prefix: String,
+    prefix: Arc<str>,
     /// A table shows its columns once.
     columns_sent: bool,
 }
@@ -247,30 +281,39 @@ impl Renderer {
             form: call.form,
             upgrade: None,
         };
-        Renderer { server: server.clone(), kind: Arc::clone(kind), prefix: type_prefix(kind), call, columns_sent: false }
+        Renderer { server: server.clone(), kind: Arc::clone(kind), prefix: type_prefix(kind).into(), call, columns_sent: false }
     }
 
-    fn event(&mut self, type_: ChangeType, stored: &Stored, at: Option<u64>, out: &mut BytesMut) {
-        let name = match type_ {
-            ChangeType::Added => "ADDED",
-            ChangeType::Modified => "MODIFIED",
-            ChangeType::Deleted => "DELETED",
-        };
+    /// `latest`: many watchers may get this line now.
+    fn event(&mut self, type_: ChangeType, stored: &Stored, at: Option<u64>, latest: bool, out: &mut Chunk) {
         let plain = self.call.form == Form::Whole && at.is_none() && !self.kind.is_shown_otherwise();
+        if plain && latest {
+            let name = lines::Name { revision: stored.revision, type_, prefix: Arc::clone(&self.prefix) };
+            let render = || {
+                let mut line = BytesMut::new();
+                self.put_plain(type_, stored, &mut line);
+                line.freeze()
+            };
+            return out.push(self.server.0.lines.get(&name, render));
+        }
         if plain {
-            out.reserve(stored.size() + self.prefix.len() + 40);
-            out.put_slice(b"{\"type\":\"");
-            out.put_slice(name.as_bytes());
-            out.put_slice(b"\",\"object\":");
-            push_object(out, &self.prefix, stored);
-            out.put_slice(b"}\n");
-            return;
+            return self.put_plain(type_, stored, out.buffer());
         }
         let mut object = readable(self.call.form, stored);
         if let Some(revision) = at {
             json::object_mut(&mut object, &["metadata"]).insert("resourceVersion".into(), revision.to_string().into());
         }
-        out.extend_from_slice(&line(name, &self.shown(object)));
+        out.push(line(event_name(type_), &self.shown(object)));
+    }
+
+    /// Appends the line of an object as it is stored.
+    fn put_plain(&self, type_: ChangeType, stored: &Stored, out: &mut BytesMut) {
+        out.reserve(stored.size() + self.prefix.len() + 40);
+        out.put_slice(b"{\"type\":\"");
+        out.put_slice(event_name(type_).as_bytes());
+        out.put_slice(b"\",\"object\":");
+        push_object(out, &self.prefix, stored);
+        out.put_slice(b"}\n");
     }
 
     fn shown(&mut self, object: Value) -> Value {
@@ -307,6 +350,14 @@ impl Renderer {
             Form::Whole | Form::Aggregated(_) => typed(&self.kind, json!({"metadata": metadata})),
         };
         line("BOOKMARK", &object)
+    }
+}
+
+fn event_name(type_: ChangeType) -> &'static str {
+    match type_ {
+        ChangeType::Added => "ADDED",
+        ChangeType::Modified => "MODIFIED",
+        ChangeType::Deleted => "DELETED",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Writing: create, replace, patch. Decisions are the registry's; this prepares, commits, and prepares again if somebody
+//! Writing: create, replace. Decisions are the registry's; this prepares, commits, and prepares again if somebody
 //! was faster.
 
 use std::sync::Arc;
@@ -10,16 +10,14 @@ use kinds::builtin::{self, Builtin, Part};
 use registry::kind::ServedKind;
 use registry::meta::UpdateForm;
 use registry::ownership::{Owners, Writer};
-use registry::patch::{self, PatchError};
 use registry::pipeline::{self, Actors, Prepared, World};
 use registry::query::{self, FieldValidation};
 use registry::state::{Current, Refused, Snapshot, Stored, Write};
 use serde_json::Value;
 
-use crate::handlers::apply;
 use crate::handlers::body::{self, Read};
-use crate::handlers::read::{outward, show, show_stored};
-use crate::reply::{self, Reply, typed};
+use crate::handlers::written::{Written, WrittenObject, answer};
+use crate::reply::Reply;
 use crate::request::Target;
 use crate::server::{Call, Server};
 
@@ -27,9 +25,6 @@ use crate::server::{Call, Server};
 pub(crate) const RETRIES: usize = 5;
 /// How often a generated name is drawn again because it is taken.
 const NAME_DRAWS: usize = 8;
-
-/// What became of a write: the object as stored, none after a dry run, or why not.
-type Committed = Result<Option<Arc<Stored>>, Refused>;
 
 impl Server {
     /// Returns what decisions are taken from.
@@ -58,18 +53,18 @@ impl Server {
         object: Value,
         owners: &Owners<'_>,
         dry_run: bool,
-    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+    ) -> Result<Written, Status> {
         let named = !json::text(&object, &["metadata", "name"]).is_empty();
         let mut tries = 0;
         loop {
             let snapshot = self.0.hub.snapshot();
-            let mut prepared =
+            let Prepared { write, removed, warnings } =
                 pipeline::create(kind, namespace, object.clone(), owners, &self.world(&snapshot), &mut self.rng())?;
-            let write = prepared.write.take().expect("a creation always writes");
-            let name = json::text(&prepared.object, &["metadata", "name"]).to_owned();
+            let write = write.expect("a creation always writes");
+            let name = json::text(write.object(), &["metadata", "name"]).to_owned();
             tries += 1;
-            match self.commit(write, dry_run, &mut prepared).await? {
-                Ok(stored) => return Ok((prepared, stored)),
+            match self.commit(write, dry_run).await? {
+                Ok(object) => return Ok(Written { object, removed, warnings }),
                 Err(Refused::Exists) if !named && tries < NAME_DRAWS => {}
                 Err(Refused::Terminating | Refused::Taken) if tries < NAME_DRAWS => {}
                 Err(refused) => return Err(pipeline::refusal(kind, &name, refused)),
@@ -83,29 +78,29 @@ impl Server {
         let snapshot = self.0.hub.snapshot();
         let world = World { actors: Actors::Server, ..self.world(&snapshot) };
         let owners = Owners::Of(Writer::server(""));
-        let mut prepared = pipeline::create(kind, namespace, object, &owners, &world, &mut self.rng())?;
-        let write = prepared.write.take().expect("a creation always writes");
-        match self.commit(write, false, &mut prepared).await? {
+        let prepared = pipeline::create(kind, namespace, object, &owners, &world, &mut self.rng())?;
+        let write = prepared.write.expect("a creation always writes");
+        match self.commit(write, false).await? {
             Ok(_) => Ok(()),
             Err(refused) => Err(pipeline::refusal(kind, &name, refused)),
         }
     }
 
-    /// Commits a prepared write and returns what is stored; of a dry run only what would be answered is kept.
-    async fn commit(&self, write: Write, dry_run: bool, prepared: &mut Prepared) -> Result<Committed, Status> {
+    /// Commits a prepared write and returns what is stored, or what would be by a dry run.
+    async fn commit(&self, write: Write, dry_run: bool) -> Result<Result<WrittenObject, Refused>, Status> {
         if !dry_run {
-            return Ok(self.0.hub.commit(write).await?.map(Some));
+            return Ok(self.0.hub.commit(write).await?.map(WrittenObject::Stored));
         }
+        let version = json::at(write.object(), &["metadata", "resourceVersion"]).cloned();
         Ok(self.0.hub.rehearse(write).map(|stored| {
             // What the commit would have filled in, such as a cluster IP, is shown; a revision was not given.
-            let version = json::at(&prepared.object, &["metadata", "resourceVersion"]).cloned();
-            prepared.object = stored.object();
-            let metadata = json::object_mut(&mut prepared.object, &["metadata"]);
+            let mut object = stored.whole();
+            let metadata = json::object_mut(&mut object, &["metadata"]);
             match version {
                 Some(version) => metadata.insert("resourceVersion".to_owned(), version),
                 None => metadata.remove("resourceVersion"),
             };
-            None
+            WrittenObject::DryRun(object)
         }))
     }
 
@@ -118,24 +113,24 @@ impl Server {
         name: &str,
         dry_run: bool,
         mut change: impl FnMut(&Current<'_>) -> Result<Next<'w>, Status>,
-    ) -> Result<(Prepared, Option<Arc<Stored>>), Status> {
+    ) -> Result<Written, Status> {
         let key = kind.resource.key(namespace, name);
         let subject = kind.resource.subject(name);
         let mut tries = 0;
         loop {
             let snapshot = self.0.hub.snapshot();
             let stored = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let current = Current::new(stored);
+            let current = self.0.hub.current(stored);
             let Next { object, form, owners } = change(&current)?;
             let conditional = !json::text(&object, &["metadata", "resourceVersion"]).is_empty() && form == UpdateForm::Replace;
-            let mut prepared = pipeline::update(kind, part, form, &current, object, &owners, &self.world(&snapshot))?;
-            let Some(write) = prepared.write.take() else {
-                let unchanged = (!dry_run).then(|| Arc::clone(stored));
-                return Ok((prepared, unchanged));
+            let Prepared { write, removed, warnings } =
+                pipeline::update(kind, part, form, &current, object, &owners, &self.world(&snapshot))?;
+            let Some(write) = write else {
+                return Ok(Written { object: WrittenObject::Stored(Arc::clone(stored)), removed, warnings });
             };
             tries += 1;
-            match self.commit(write, dry_run, &mut prepared).await? {
-                Ok(stored) => return Ok((prepared, stored)),
+            match self.commit(write, dry_run).await? {
+                Ok(object) => return Ok(Written { object, removed, warnings }),
                 Err(Refused::Taken) if tries < RETRIES => {}
                 Err(Refused::Changed) if !conditional && tries < RETRIES => {}
                 Err(refused) => return Err(pipeline::refusal(kind, name, refused)),
@@ -181,9 +176,9 @@ impl Server {
         for _ in 0..RETRIES {
             let snapshot = self.0.hub.snapshot();
             let current = snapshot.get(&key).ok_or_else(|| Status::not_found(&subject))?;
-            let mut prepared = pipeline::set(kind, current, change(current)?, writer, &self.world(&snapshot));
-            let Some(write) = prepared.write.take() else { return Ok(()) };
-            match self.commit(write, dry_run, &mut prepared).await? {
+            let prepared = pipeline::set(kind, current, change(current)?, writer, &self.world(&snapshot));
+            let Some(write) = prepared.write else { return Ok(()) };
+            match self.commit(write, dry_run).await? {
                 Ok(_) => return Ok(()),
                 Err(Refused::Changed | Refused::Taken) => {}
                 Err(refused) => return Err(pipeline::refusal(kind, name, refused)),
@@ -243,23 +238,6 @@ fn check_place(target: &Target, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-pub(crate) fn answer(
-    server: &Server,
-    kind: &Arc<ServedKind>,
-    call: &Call,
-    code: StatusCode,
-    prepared: Prepared,
-    stored: Option<Arc<Stored>>,
-    warnings: Vec<String>,
-) -> Reply {
-    let all: Vec<String> = warnings.into_iter().chain(prepared.warnings.iter().cloned()).collect();
-    let shown = match stored {
-        Some(stored) => show_stored(server, kind, call, code, &stored),
-        None => show(server, kind, call, code, prepared.whole()),
-    };
-    reply::warn(shown, &all)
-}
-
 /// Answers a POST to a collection.
 pub(crate) async fn create(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
     let dry_run = query::dry_run(&call.parameters, "CreateOptions")?;
@@ -269,9 +247,9 @@ pub(crate) async fn create(server: &Server, kind: &Arc<ServedKind>, target: &Tar
     check_node_name(call, kind, &object)?;
     let manager = manager(call, "CreateOptions")?;
     let owners = Owners::Of(Writer { manager: &manager, subresource: "" });
-    let (prepared, stored) = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
-    server.settle_namespace(kind, stored.as_deref()).await;
-    Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings))
+    let written = server.create_object(kind, &target.namespace, object, &owners, dry_run).await?;
+    server.settle_namespace(kind, written.object.stored()).await;
+    Ok(answer(server, kind, call, StatusCode::CREATED, written, warnings))
 }
 
 /// The agent of a node may create its own Node and Lease only.
@@ -325,109 +303,16 @@ pub(crate) async fn replace_part(
         let metadata = json::object_mut(&mut object, &["metadata"]);
         metadata.insert("name".into(), target.name.clone().into());
         check_node_name(call, kind, &object)?;
-        let (prepared, stored) = server.create_object(kind, &target.namespace, object, &Owners::Of(writer), dry_run).await?;
-        return Ok(answer(server, kind, call, StatusCode::CREATED, prepared, stored, warnings));
+        let written = server.create_object(kind, &target.namespace, object, &Owners::Of(writer), dry_run).await?;
+        return Ok(answer(server, kind, call, StatusCode::CREATED, written, warnings));
     }
+    // A change of a version is tried once, except that a Service may have to get another address.
+    let once = !json::text(&object, &["metadata", "resourceVersion"]).is_empty() && kind.builtin() != Some(Builtin::Service);
     let change = |current: &Current<'_>| {
         check_node_status(call, kind, part, current, &object)?;
-        Ok(Next::by(writer, object.clone(), UpdateForm::Replace))
+        let next = if once { object.take() } else { object.clone() };
+        Ok(Next::by(writer, next, UpdateForm::Replace))
     };
-    let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, change).await?;
-    Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))
-}
-
-/// Answers a PATCH.
-pub(crate) async fn patch(server: &Server, kind: &Arc<ServedKind>, target: &Target, call: &Call) -> Result<Reply, Status> {
-    patch_part(server, kind, Part::Main, target, call).await
-}
-
-/// The kinds of patch that are understood.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PatchType {
-    Json,
-    Merge,
-    Strategic,
-}
-
-const PATCH_TYPES: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    apply::MEDIA_TYPE,
-    "application/strategic-merge-patch+json",
-];
-
-pub(crate) fn patch_type(call: &Call, custom: bool) -> Result<PatchType, Status> {
-    match body::media_type(call) {
-        "application/json-patch+json" => Ok(PatchType::Json),
-        "application/merge-patch+json" => Ok(PatchType::Merge),
-        "application/strategic-merge-patch+json" if !custom => Ok(PatchType::Strategic),
-        other => Err(Status::unsupported_media_type(other, if custom { &PATCH_TYPES[..3] } else { &PATCH_TYPES })),
-    }
-}
-
-/// Applies a patch to an object of a message type.
-pub(crate) fn apply_patch(type_: PatchType, current: &Value, change: &Value, message: &str) -> Result<Value, Status> {
-    match type_ {
-        PatchType::Json => patch::json_patch(current, change).map_err(patch_status),
-        PatchType::Merge if change.is_object() => Ok(patch::merge_patch(current, change)),
-        PatchType::Merge => Err(Status::bad_request("a merge patch must be an object")),
-        PatchType::Strategic => patch::strategic_merge(current, change, message).map_err(patch_status),
-    }
-}
-
-fn patch_status(error: PatchError) -> Status {
-    match error {
-        PatchError::TooManyOperations(_) | PatchError::TooMuchWork => Status::too_large(error.to_string()),
-        PatchError::BadRequest(_) => Status::bad_request(error.to_string()),
-        PatchError::Invalid(_) => Status::unprocessable(error.to_string()),
-    }
-}
-
-pub(crate) async fn patch_part(
-    server: &Server,
-    kind: &Arc<ServedKind>,
-    part: Part,
-    target: &Target,
-    call: &Call,
-) -> Result<Reply, Status> {
-    if body::media_type(call) == apply::MEDIA_TYPE {
-        return apply::apply(server, kind, part, target, call).await;
-    }
-    let dry_run = query::dry_run(&call.parameters, "PatchOptions")?;
-    let validation = query::field_validation(&call.parameters, "PatchOptions")?;
-    let manager = manager(call, "PatchOptions")?;
-    query::no_force(&call.parameters)?;
-    let writer = Writer { manager: &manager, subresource: &target.subresource };
-    // Owners are looked at by those only who speak of them.
-    let with_owners = call.body.windows(13).any(|text| text == b"managedFields");
-    let type_ = patch_type(call, kind.resource.custom)?;
-    let Read { value: change, duplicates } = body::json(&call.body)?;
-    let mut warnings = Vec::new();
-    let next = |current: &Current<'_>| {
-        let stored = if with_owners { current.whole() } else { current.object() };
-        let before = typed(kind, outward(kind, stored));
-        let message = kind.message().map_or(kind.resource.kind.as_str(), |message| message.name());
-        let mut after = apply_patch(type_, &before, &change, message)?;
-        if !after.is_object() {
-            return Err(Status::bad_request("the patched object is not an object"));
-        }
-        // A version in the patch is a condition; the one that was there before is none.
-        let claimed = json::text(&change, &["metadata", "resourceVersion"]);
-        let version_set = !claimed.is_empty() || (type_ == PatchType::Json && version_of(&after) != version_of(&before));
-        let read = Read { value: after.take(), duplicates: duplicates.clone() };
-        let (mut object, found) = decode_object(kind, target, read, validation)?;
-        warnings = found;
-        check_node_status(call, kind, part, current, &object)?;
-        let metadata = json::object_mut(&mut object, &["metadata"]);
-        if !version_set {
-            metadata.remove("resourceVersion");
-        }
-        Ok(Next::by(writer, object, UpdateForm::Patch))
-    };
-    let (prepared, stored) = server.update_object(kind, part, &target.namespace, &target.name, dry_run, next).await?;
-    Ok(answer(server, kind, call, StatusCode::OK, prepared, stored, warnings))
-}
-
-fn version_of(object: &Value) -> &str {
-    json::text(object, &["metadata", "resourceVersion"])
+    let written = server.update_object(kind, part, &target.namespace, &target.name, dry_run, change).await?;
+    Ok(answer(server, kind, call, StatusCode::OK, written, warnings))
 }

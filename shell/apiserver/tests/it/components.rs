@@ -1,9 +1,12 @@
 //! What components of Kubernetes find: the server's own Service and certificate, kinds that nobody here acts on, reviews.
 
+use apiserver::Role;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::node_role::two_nodes;
+use crate::plane::Plane;
+use crate::raw::Raw;
 
 const JSON: &str = "application/json";
 
@@ -52,7 +55,14 @@ async fn reviews_answer_as_the_check_of_a_request_would() {
         ("root", "system:masters", secret.clone(), true),
         ("system:node:n1", "system:nodes", secret.clone(), false),
         ("system:node:n1", "system:nodes", json!({"verb": "get", "resource": "nodes", "name": "n1"}), true),
+        ("system:node:n1", "system:nodes", json!({"verb": "create", "resource": "nodes", "name": "n1"}), true),
+        ("system:node:n1", "system:nodes", json!({"verb": "create", "resource": "nodes", "name": "n2"}), false),
+        ("system:node:n1", "system:nodes", json!({"verb": "get", "resource": "pods"}), false),
         ("jane", "devs", json!({"verb": "get", "resource": "pods", "namespace": "default"}), false),
+        ("c", "lifesign:controllers", json!({"verb": "*", "resource": "*", "group": "*"}), false),
+        ("c", "lifesign:controllers", json!({"verb": "*", "resource": "pods"}), true),
+        ("v", "lifesign:viewers", json!({"verb": "get", "resource": "*"}), false),
+        ("root", "system:masters", json!({"verb": "*", "resource": "*", "group": "*"}), true),
     ] {
         let body = ask(user, group, attributes);
         let (code, text) = admin.send(Method::POST, path, &[("content-type", JSON)], &body).await;
@@ -74,23 +84,94 @@ async fn reviews_answer_as_the_check_of_a_request_would() {
 
 #[tokio::test]
 async fn a_token_is_known_by_a_review() {
-    let (_plane, admin, _) = two_nodes().await;
-    let request = json!({"spec": {}}).to_string();
-    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
-    let (code, text) = admin.send(Method::POST, path, &[("content-type", JSON)], &request).await;
-    assert_eq!(code, StatusCode::CREATED, "{text}");
-    let token = serde_json::from_str::<Value>(&text).unwrap()["status"]["token"].as_str().unwrap().to_owned();
-    let review = async |token: &str| {
-        let body = json!({"spec": {"token": token}}).to_string();
+    let (plane, admin, _) = two_nodes().await;
+    let ask_token = async |spec: Value| {
+        let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+        let body = json!({"spec": spec}).to_string();
+        let (code, text) = admin.send(Method::POST, path, &[("content-type", JSON)], &body).await;
+        assert_eq!(code, StatusCode::CREATED, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let token = ask_token(json!({})).await;
+    let review = async |token: &str, audiences: Value| {
+        let body = json!({"spec": {"token": token, "audiences": audiences}}).to_string();
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
         let (code, text) = admin.send(Method::POST, path, &[("content-type", JSON)], &body).await;
         assert_eq!(code, StatusCode::CREATED, "{text}");
         serde_json::from_str::<Value>(&text).unwrap()["status"].take()
     };
-    let known = review(&token).await;
+    let known = review(&token, json!([])).await;
     assert_eq!(known["authenticated"], true);
     assert_eq!(known["user"]["username"], "system:serviceaccount:default:default");
-    assert_eq!(review("nonsense").await["authenticated"], false);
+    let id = known["user"]["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
+    assert!(id.starts_with("JTI="), "{known}");
+    assert_eq!(review("nonsense", json!([])).await["authenticated"], false);
+    assert_eq!(review(&token, json!(["vault"])).await["authenticated"], false, "it is for the API server");
+    let vault = ask_token(json!({"audiences": ["vault", "bank"]})).await;
+    assert_eq!(review(&vault, json!([])).await["authenticated"], false, "it is not for the API server");
+    let known = review(&vault, json!(["bank", "shop"])).await;
+    assert_eq!((&known["authenticated"], &known["audiences"]), (&json!(true), &json!(["bank"])), "{known}");
+    let own = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let stranger = Raw::connect(plane.address(), None).await;
+    let with = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        stranger.send(Method::POST, own, &[("content-type", JSON), ("authorization", &bearer)], "{}").await.0
+    };
+    assert_eq!((with(&token).await, with(&vault).await), (StatusCode::CREATED, StatusCode::UNAUTHORIZED));
+}
+
+#[tokio::test]
+async fn paths_are_served_to_those_to_whom_a_review_promises_them() {
+    let (_plane, admin, _) = two_nodes().await;
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    for (group, served) in
+        [("system:masters", 7), ("lifesign:controllers", 6), ("lifesign:viewers", 6), ("system:nodes", 4), ("devs", 4)]
+    {
+        let somebody = [("impersonate-user", "somebody"), ("impersonate-group", group), ("content-type", JSON)];
+        let mut count = 0;
+        for path in ["/api", "/apis/apps/v1", "/openapi/v3", "/version", "/metrics", "/configz", "/debug/backup"] {
+            let (code, text) = admin.send(Method::GET, path, &somebody, "").await;
+            assert!(matches!(code, StatusCode::OK | StatusCode::FORBIDDEN), "{group} {path}: {code} {text}");
+            let ask = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": path}}}).to_string();
+            let (_, answer) = admin.send(Method::POST, review, &somebody, &ask).await;
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer["status"]["allowed"], code == StatusCode::OK, "{group} {path}");
+            count += usize::from(code == StatusCode::OK);
+        }
+        assert_eq!(count, served, "{group}");
+        let unknown = admin.send(Method::GET, "/apifoo", &somebody, "").await.0;
+        let expected = if group == "system:masters" { StatusCode::NOT_FOUND } else { StatusCode::FORBIDDEN };
+        assert_eq!(unknown, expected, "{group}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_has_the_priority_of_its_class() {
+    let plane = Plane::with_external_controllers();
+    let admin = Raw::connect(plane.address(), Some(&plane.credentials(&Role::Admin))).await;
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    admin.create(classes, &json!({"metadata": {"name": "polite"}, "value": 7, "preemptionPolicy": "Never"})).await;
+    let create = async |name: &str, class: &str| {
+        let spec = json!({"priorityClassName": class, "containers": [{"name": "c", "image": "i:1"}]});
+        let pod = json!({"metadata": {"name": name}, "spec": spec}).to_string();
+        admin.send(Method::POST, "/api/v1/namespaces/default/pods", &[("content-type", JSON)], &pod).await
+    };
+    for (name, class, priority, policy) in [
+        ("a", "polite", 7, "Never"),
+        ("b", "system-node-critical", 2_000_001_000, "PreemptLowerPriority"),
+        ("c", "", 0, "PreemptLowerPriority"),
+    ] {
+        let (code, text) = create(name, class).await;
+        assert_eq!(code, StatusCode::CREATED, "{text}");
+        let pod: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&pod["spec"]["priority"], &pod["spec"]["preemptionPolicy"]), (&json!(priority), &json!(policy)), "{name}");
+    }
+    let (code, text) = create("d", "missing").await;
+    assert!(code == StatusCode::FORBIDDEN && text.contains("no PriorityClass with name missing was found"), "{text}");
+    let (code, text) = admin.send(Method::GET, &format!("{classes}/system-cluster-critical"), &[], "").await;
+    assert!(code == StatusCode::OK && text.contains("2000000000"), "{text}");
+    let reserved = json!({"metadata": {"name": "system-mine"}, "value": 1});
+    assert_eq!(admin.code(Method::POST, classes, JSON, &reserved).await, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 #[tokio::test]

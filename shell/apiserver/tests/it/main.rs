@@ -1,4 +1,4 @@
-//! The server as clients see it: kube-rs in process and over TLS, restarts, and the bounds of watches.
+//! The server as clients see it: kube-rs and our own, in process and over TLS, restarts, and the bounds of watches.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -9,6 +9,7 @@ mod controller;
 mod node_role;
 mod objects;
 mod overload;
+mod own_client;
 mod plane;
 mod raw;
 mod restarts;

@@ -30,6 +30,7 @@ const TABLE: &[(&str, &str, &[&str], &[&str])] = &[
     ("node.k8s.io", "runtimeclasses", &["get", "list", "watch"], &["get", "list", "watch"]),
     ("storage.k8s.io", "csidrivers", &["get", "list", "watch"], &["get", "list", "watch"]),
     ("storage.k8s.io", "csinodes", &["get", "list", "watch", "create", "update", "patch", "delete"], &[]),
+    ("resource.k8s.io", "resourceslices", &["list", "watch", "deletecollection"], &[]),
     ("authentication.k8s.io", "tokenreviews", &["create"], &["create"]),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"], &["create"]),
     ("authorization.k8s.io", "localsubjectaccessreviews", &["create"], &["create"]),
@@ -50,6 +51,9 @@ enum ObjectOwner {
 fn allowed(group: &str, resource: &str, verb: &str, owner: ObjectOwner) -> bool {
     if (group, resource, verb, owner) == ("", "pods", "watch", ObjectOwner::Disguised) {
         return true; // a watch of one pod that its selector also filters: it shows nothing of others
+    }
+    if (group, resource, verb, owner) == ("resource.k8s.io", "resourceslices", "deletecollection", ObjectOwner::Disguised) {
+        return true; // its selector filters what is deleted
     }
     TABLE.iter().filter(|row| row.0 == group && row.1 == resource).any(|(.., own, foreign)| {
         let verbs = if owner == ObjectOwner::Own { own } else { foreign };
@@ -116,8 +120,9 @@ impl Served {
         let collection = format!("{}{place}/{resource}", self.base);
         let object =
             if subresource.is_empty() { format!("{collection}/{name}") } else { format!("{collection}/{name}/{subresource}") };
-        let field = if resource == "pods" { "spec.nodeName" } else { "metadata.name" };
-        let value = if resource == "pods" { if own { "n1" } else { "n2" } } else { name };
+        let by_node = matches!(resource, "pods" | "resourceslices");
+        let field = if by_node { "spec.nodeName" } else { "metadata.name" };
+        let value = if by_node { if own { "n1" } else { "n2" } } else { name };
         let selector = match owner {
             // Lists and watches of what is open to all nodes need none.
             ObjectOwner::Own | ObjectOwner::Foreign => format!("fieldSelector={field}%3D{value}"),

@@ -55,6 +55,8 @@ pub(crate) struct Plane {
     address: SocketAddr,
     /// Whether components beside the server act on what it stores.
     external_controllers: bool,
+    /// What it may speak; empty: all that it can.
+    protocol: &'static [u8],
     life: Option<Life>,
 }
 
@@ -67,20 +69,25 @@ struct Life {
 
 impl Plane {
     pub(crate) fn start() -> Plane {
-        Plane::new(false)
+        Plane::new(false, b"")
     }
 
     pub(crate) fn with_external_controllers() -> Plane {
-        Plane::new(true)
+        Plane::new(true, b"")
     }
 
-    fn new(external_controllers: bool) -> Plane {
+    /// Starts a server that speaks nothing else.
+    pub(crate) fn speaking(protocol: &'static [u8]) -> Plane {
+        Plane::new(false, protocol)
+    }
+
+    fn new(external_controllers: bool, protocol: &'static [u8]) -> Plane {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::open(folder.path()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut plane = Plane { folder, authority, listener, address, external_controllers, life: None };
+        let mut plane = Plane { folder, authority, listener, address, external_controllers, protocol, life: None };
         plane.live();
         plane
     }
@@ -89,7 +96,10 @@ impl Plane {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let credentials = self.authority.server(&["localhost".into()], &[self.address.ip()]).unwrap();
         let shown = apiserver::ShownCertificate::new(&credentials).unwrap();
-        let tls = tls_config(self.authority.certificate(), shown).unwrap();
+        let mut tls = tls_config(self.authority.certificate(), shown).unwrap();
+        if !self.protocol.is_empty() {
+            std::sync::Arc::make_mut(&mut tls).alpn_protocols = vec![self.protocol.to_vec()];
+        }
         let listener = self.listener.try_clone().unwrap();
         let store = open_when_free(self.folder.path());
         let stop = CancellationToken::new();
@@ -122,6 +132,11 @@ impl Plane {
     /// Returns where the server listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the certificate of its authority, PEM.
+    pub(crate) fn authority(&self) -> &str {
+        self.authority.certificate()
     }
 
     /// Returns the credentials of a role.

@@ -1,11 +1,12 @@
 //! The files of components on a node: where they are, what they say, and what a step makes of them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use api::duration;
 use profiles::render::{drop_in, set_fields};
 use profiles::steps::{Component, ComponentValues, KubeletValues};
-use profiles::stock::{argument, arguments_of, set_arguments, values_in_use};
+use profiles::stock::{argument, arguments_of, explicit_arguments, set_arguments};
 use serde_json::Value;
 
 use crate::change::{Change, DROP_IN};
@@ -60,8 +61,7 @@ impl KubeletFiles {
             if config["kind"] != "KubeletConfiguration" {
                 return Err(Obstacle(format!("{} is no KubeletConfiguration: the kubelet would not start", path.display())));
             }
-            let fields = ["nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeLeaseDurationSeconds"];
-            if name.as_str() > DROP_IN && fields.iter().any(|field| !config[*field].is_null()) {
+            if name.as_str() > DROP_IN && KUBELET_FIELDS.iter().any(|field| !config[*field].is_null()) {
                 return Err(Obstacle(format!("{} sorts after {DROP_IN} and wins over it", path.display())));
             }
         }
@@ -148,7 +148,7 @@ impl StaticPod {
     /// Returns the change that gives the component these values.
     pub(crate) fn change(&self, values: &ComponentValues) -> Result<Change, Obstacle> {
         let mut manifest = self.manifest.clone();
-        if !set_arguments(&mut manifest, self.component, Some(values)) {
+        if !set_arguments(&mut manifest, self.component, values.arguments()) {
             let (path, name) = (self.path.display(), self.component.name());
             return Err(Obstacle(format!("{path}: no container {name} with a command")));
         }
@@ -175,14 +175,56 @@ impl StaticPod {
     }
 }
 
-/// Returns what a static pod with this manifest uses; `None`: it cannot be read.
-pub(crate) fn values_of_manifest(component: Component, content: &[u8]) -> Option<ComponentValues> {
-    let manifest: Value = serde_saphyr::from_slice(content).ok()?;
-    let containers = manifest["spec"]["containers"].as_array()?;
+/// The fields of a kubelet's configuration that a profile is about.
+const KUBELET_FIELDS: [&str; 3] = ["nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeLeaseDurationSeconds"];
+
+/// Returns what the file of a component says explicitly about a profile, as text; a file that is not there says nothing. `None`: it cannot be
+/// read, or is not a file of that component.
+pub(crate) fn settings(component: Component, content: Option<&[u8]>) -> Option<BTreeMap<&'static str, String>> {
+    let Some(content) = content else { return Some(BTreeMap::new()) };
+    let file: Value = serde_saphyr::from_slice(content).ok()?;
+    if component == Component::Kubelet {
+        let text = |field: &&'static str| match &file[*field] {
+            Value::Null => None,
+            Value::String(text) => Some((*field, text.clone())),
+            other => Some((*field, other.to_string())),
+        };
+        return (file["kind"] == "KubeletConfiguration").then(|| KUBELET_FIELDS.iter().filter_map(text).collect());
+    }
+    let containers = file["spec"]["containers"].as_array()?;
     let container = containers.iter().find(|container| container["name"] == component.name())?;
     let words = |list: &str| container[list].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
     let command: Vec<String> = words("command").chain(words("args")).collect();
-    values_in_use(component, &command)
+    Some(explicit_arguments(component, &command))
+}
+
+/// Returns a file that says about a profile what `ours` says, with what `before` says in place of that; `None`: it does not say it.
+pub(crate) fn with_settings(
+    component: Component,
+    file: Option<&[u8]>,
+    ours: Option<&[u8]>,
+    before: Option<&[u8]>,
+) -> Option<Vec<u8>> {
+    let (is, before) = (settings(component, file)?, settings(component, before)?);
+    if is.is_empty() || Some(is) != settings(component, ours) {
+        return None;
+    }
+    let mut value: Value = serde_saphyr::from_slice(file?).ok()?;
+    if component == Component::Kubelet {
+        let fields = value.as_object_mut()?;
+        for field in KUBELET_FIELDS {
+            match before.get(field) {
+                // A number is one of seconds.
+                Some(text) => {
+                    drop(fields.insert(field.to_owned(), text.parse::<u64>().map_or(text.clone().into(), Value::from)))
+                }
+                None => drop(fields.remove(field)),
+            }
+        }
+    } else {
+        set_arguments(&mut value, component, before);
+    }
+    write_yaml(&value, Path::new(component.name())).ok().map(String::into_bytes)
 }
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
 //! The machine under the agent: components are restarted, and asked what they use and how they are.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::{Lease, Node};
-use kube::{Client, Config};
 use machine::Time;
 use profiles::steps::{Component, ComponentValues};
-use profiles::stock::values_in_use;
-use runtime::requests;
+use profiles::stock::explicit_arguments;
+use runtime::{Client, Config, Trust, requests};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::files::{KubeletFiles, StaticPod, kubelet_values, values_of_manifest};
+use super::files::{KubeletFiles, StaticPod, kubelet_values, settings};
 use super::processes::{self, Process};
+use super::root;
 use crate::change::Change;
 use crate::{Health, Host};
 
 /// A question that has no answer by then never gets one.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A command that has not restarted the kubelet by then never does.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 /// From look to look.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many looks in a row a static pod must be well: one that crashes after a moment is not.
@@ -50,23 +50,19 @@ pub(crate) struct NodeHost {
     client: Client,
     runtime: Handle,
     stop: CancellationToken,
-    /// Which process a component was before its restart.
-    before: BTreeMap<Component, i32>,
+    /// Which process the kubelet was before its restart.
+    kubelet_before: Option<i32>,
     /// When the kubelet last renewed its Lease, and how often since its restart.
     renewals: (Option<api::Timestamp>, u32),
-    steady: u32,
+    /// Which process of a static pod was well last, and how often in a row.
+    steady: (i32, u32),
     why: String,
 }
 
 impl NodeHost {
     pub(crate) fn new(place: NodePlace, config: Config, client: Client, stop: CancellationToken) -> NodeHost {
-        let (runtime, before) = (Handle::current(), BTreeMap::new());
-        NodeHost { place, config, client, runtime, stop, before, renewals: (None, 0), steady: 0, why: String::new() }
-    }
-
-    /// Returns what stood in the way of health last.
-    pub(crate) fn why(&self) -> &str {
-        &self.why
+        let (runtime, kubelet_before, why) = (Handle::current(), None, String::new());
+        NodeHost { place, config, client, runtime, stop, kubelet_before, renewals: (None, 0), steady: (0, 0), why }
     }
 
     pub(crate) fn process(&self, component: Component) -> Option<Process> {
@@ -89,8 +85,7 @@ impl NodeHost {
 
     /// Asks a component of this machine. Its certificate is of its own making more often than not, and nobody but root listens there.
     fn ask<T: serde::de::DeserializeOwned>(&self, mut config: Config, path: &str) -> Result<T, String> {
-        // An image of nothing but the binary has no certificates of authorities to load.
-        (config.root_cert, config.accept_invalid_certs) = (Some(Vec::new()), true);
+        config.trust = Trust::Everything;
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
         self.runtime.block_on(requests::get(&client, path, TIMEOUT)).map_err(|error| error.to_string())
     }
@@ -103,7 +98,7 @@ impl NodeHost {
                 .parse()
                 .map_err(|error| format!("{url}: {error}"))?,
         );
-        (config.root_cert, config.accept_invalid_certs) = (Some(Vec::new()), true);
+        config.trust = Trust::Everything;
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
         let asked = self.runtime.block_on(requests::read(&client, uri.path(), TIMEOUT));
         asked.map(drop).map_err(|error| format!("{url}: {error}"))
@@ -111,7 +106,7 @@ impl NodeHost {
 
     fn kubelet_health(&mut self, change: &Change) -> Result<Health, String> {
         let process = self.process(Component::Kubelet).ok_or("the kubelet does not run")?;
-        if self.before.get(&Component::Kubelet) == Some(&process.pid) {
+        if self.kubelet_before == Some(process.pid) {
             return Err("the kubelet is not restarted yet".to_owned());
         }
         let configz = self.configz()?;
@@ -148,12 +143,10 @@ impl NodeHost {
     fn static_pod_health(&mut self, change: &Change) -> Result<Health, String> {
         let name = change.component.name();
         let process = self.process(change.component).ok_or_else(|| format!("{name} does not run"))?;
-        if self.before.get(&change.component) == Some(&process.pid) {
-            return Err(format!("{name} is not restarted yet"));
-        }
-        let wanted = change.content.as_deref().and_then(|content| values_of_manifest(change.component, content));
-        let used = values_in_use(change.component, &process.command);
-        if used != wanted {
+        // By their text: an argument that says what is built in is another one than none. Which process it is says nothing: the kubelet may
+        // have restarted the pod before anybody looked.
+        let wanted = settings(change.component, change.content.as_deref());
+        if wanted != Some(explicit_arguments(change.component, &process.command)) {
             return Err(format!("{name} runs with other arguments than {} has", change.path.display()));
         }
         let folder = change.path.parent().ok_or("no folder")?;
@@ -163,11 +156,9 @@ impl NodeHost {
             None => return Err(format!("{} has no probe that says where {name} answers", change.path.display())),
         }
         // Another process has to prove itself anew.
-        if self.before.insert(change.component, -process.pid) != Some(-process.pid) {
-            self.steady = 0;
-        }
-        self.steady += 1;
-        if self.steady >= STEADY { Ok(Health::Good) } else { Err(format!("{name} is well for {} s", self.steady)) }
+        let times = if self.steady.0 == process.pid { self.steady.1 + 1 } else { 1 };
+        self.steady = (process.pid, times);
+        if times >= STEADY { Ok(Health::Good) } else { Err(format!("{name} is well for {times} s")) }
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, String> {
@@ -182,19 +173,15 @@ impl Host for NodeHost {
     }
 
     fn restart(&mut self, component: Component) -> io::Result<()> {
-        (self.renewals, self.steady) = ((None, 0), 0);
-        self.before.remove(&component);
-        let process = self.process(component);
-        self.before.extend(process.as_ref().map(|process| (component, process.pid)));
+        (self.renewals, self.steady) = ((None, 0), (0, 0));
         if component != Component::Kubelet {
             // The kubelet sees that the manifest is another one.
             return Ok(());
         }
+        let process = self.process(component);
+        self.kubelet_before = process.as_ref().map(|process| process.pid);
         match (&self.place.restart_command, process) {
-            (Some(command), _) => {
-                let done = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).status()?;
-                if done.success() { Ok(()) } else { Err(io::Error::other(format!("{command}: {done}"))) }
-            }
+            (Some(command), _) => root::run(&self.place.root, command, RESTART_TIMEOUT),
             (None, Some(process)) => process.terminate(),
             // Its supervisor is about to start it.
             (None, None) => Ok(()),
@@ -211,6 +198,10 @@ impl Host for NodeHost {
             self.why = why;
             Health::Waiting
         })
+    }
+
+    fn why(&self) -> String {
+        self.why.clone()
     }
 
     fn pause(&mut self) {

@@ -5,9 +5,8 @@ use std::time::Duration;
 use api::endpointslice::{CONTROLLER_NAME, MANAGED_BY_LABEL};
 use api::write::collection;
 use api::{EndpointSlice, Timestamp, json};
-use kube::Client;
 use machine::Time;
-use runtime::{RequestError, requests};
+use runtime::{Client, RequestError, requests};
 use serde_json::Value;
 
 /// The field manager of the controller that clusters run.

@@ -1,12 +1,12 @@
 //! Beside OpenKruise: two controllers of the same objects would undo each other's work, so ours waits while kruise-manager leads.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::event::EventType;
 use api::write::reference;
 use api::{Event, Lease};
-use kube::Client;
-use runtime::requests;
+use runtime::{Client, requests};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,13 +63,18 @@ async fn leads(context: &Context) -> Option<Lease> {
     markers::kruise_admits(&webhooks).then_some(lease)
 }
 
-/// Says which fields the installed definitions would lose.
-pub(super) async fn say_missing_fields(client: &Client) {
+/// Says which fields the installed definitions would lose; returns those of a probe in a NodePodProbe.
+pub(super) async fn missing_fields(client: &Client) -> BTreeSet<String> {
+    let mut pruned = BTreeSet::new();
     for name in ["podprobemarkers.apps.kruise.io", "nodepodprobes.apps.kruise.io"] {
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
         let Ok(Some(definition)) = requests::get_opt::<Value>(client, &path, TIMEOUT).await else { continue };
         for field in markers::missing_fields(&definition) {
-            tracing::warn!(definition = name, field, "the installed definition does not know this field: the cluster drops it");
+            tracing::warn!(definition = name, field, "the installed definition does not know this field: it is not written");
+        }
+        if name.starts_with("nodepodprobes") {
+            pruned = markers::pruned_probe_fields(&definition);
         }
     }
+    pruned
 }

@@ -2,6 +2,7 @@
 
 use profiles::rollout::RolloutUpdate;
 use profiles::status::Conditions;
+use profiles::steps::StepResult;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -79,6 +80,10 @@ impl Metrics {
         }
         for step in &update.reverted {
             self.steps.get_or_create(&StepLabels { kind: step.kind().name(), result: "reverted" }).inc();
+        }
+        for restored in &update.restores {
+            let result = if restored.result == StepResult::Applied { "ok" } else { "reverted" };
+            self.steps.get_or_create(&StepLabels { kind: restored.kind.name(), result }).inc();
         }
         if let Some(reason) = update.rolled_back {
             self.rollbacks.get_or_create(&Reason { reason }).inc();

@@ -2,10 +2,11 @@
 //! definition of the kind it is.
 
 use api::Lease;
-use kube::Client;
-use profiles::openshift::{KEY, RENDERED};
+use api::config_node::{ANNOTATION_KUBEADM_ORIGINAL, ConfigNode};
+use profiles::kubeadm::{Configuration, Kubeadm, KubeadmChange};
+use profiles::openshift::{DEFINITION, KEY, RENDERED, is_ours};
 use profiles::stock::{MirrorPod, StaticPods};
-use runtime::{Events, RequestError, Scope, WatchEvent, requests};
+use runtime::{Client, Events, RequestError, Scope, WatchEvent, requests};
 use serde_json::{Value, json};
 
 use super::TIMEOUT;
@@ -16,7 +17,6 @@ const NAMESPACE: &str = "kube-system";
 /// The Lease of the controller managers.
 const LEADER: &str = "kube-controller-manager";
 const KUBEADM: &str = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodes.config.openshift.io";
 
 /// What is followed on a stock cluster only.
 pub(super) struct Watches {
@@ -60,12 +60,13 @@ impl Watches {
     }
 }
 
-/// Returns whether the definition of the kind is ours to write to: that of OpenShift is not. `None`: nobody could say.
-pub(super) async fn definition_is_ours(context: &Context) -> Option<bool> {
+/// Returns whether the definition of the kind is ours to write to: that of OpenShift is not. `None`: nobody could say; `before` is what was
+/// found last.
+pub(super) async fn definition_is_ours(context: &Context, before: Option<bool>) -> Option<bool> {
     match requests::get_opt::<Value>(&context.client, DEFINITION, TIMEOUT).await {
         Ok(Some(definition)) => {
-            let ours = definition["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "lifesign";
-            if !ours {
+            let ours = is_ours(&definition);
+            if !ours && before != Some(false) {
                 tracing::warn!("nodes.config.openshift.io is not ours: latency profiles are observed, nothing is written");
             }
             Some(ours)
@@ -88,15 +89,26 @@ pub async fn read_rendered(client: &Client, known: &mut StaticPods) {
     }
 }
 
-/// Returns kubeadm's ClusterConfiguration, if there is one that may be read.
-pub(super) async fn kubeadm(client: &Client) -> Option<Value> {
+/// Returns what kubeadm remembers, if there is something that may be read.
+pub(super) async fn kubeadm(client: &Client, cluster: Option<&ConfigNode>) -> Option<Kubeadm> {
     let map = requests::get_opt::<Value>(client, KUBEADM, TIMEOUT).await.ok().flatten()?;
-    serde_saphyr::from_str(map["data"]["ClusterConfiguration"].as_str()?).ok()
+    let read = |text: &str| {
+        let value = serde_saphyr::from_str(text).ok()?;
+        Some(Configuration { text: text.to_owned(), value })
+    };
+    let original = cluster.and_then(|cluster| cluster.metadata.annotations.get(ANNOTATION_KUBEADM_ORIGINAL));
+    let now = read(map["data"]["ClusterConfiguration"].as_str()?)?;
+    Some(Kubeadm { now, original: original.and_then(|text| read(text)) })
 }
 
-/// Gives kubeadm another ClusterConfiguration to remember.
-pub(super) async fn write_kubeadm(client: &Client, configuration: &Value) -> Result<(), RequestError> {
-    let text = serde_saphyr::to_string(configuration).map_err(|error| RequestError::Unreadable(error.to_string()))?;
+/// Gives kubeadm something else to remember.
+pub(super) async fn write_kubeadm(client: &Client, change: &KubeadmChange) -> Result<(), RequestError> {
+    let text = match change {
+        KubeadmChange::Text(text) => text.clone(),
+        KubeadmChange::Value(value) => {
+            serde_saphyr::to_string(value).map_err(|error| RequestError::Unreadable(error.to_string()))?
+        }
+    };
     let patch = json!({"data": {"ClusterConfiguration": text}});
     runtime::request(client, http::Method::PATCH, KUBEADM, &patch).await.map(drop)
 }

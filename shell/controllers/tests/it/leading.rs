@@ -7,12 +7,10 @@ use std::time::Duration;
 use apiserver::Server;
 use controllers::leading::{Ended, Place, lead};
 use http::{Method, Request};
-use kube::Client;
-use kube::client::Body;
 use leader::Settings;
 use machine::{Rng, Time};
 use registry::authz::Identity;
-use runtime::Clock;
+use runtime::{Body, Client, Clock};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +38,7 @@ struct Link {
 
 impl Link {
     fn client(&self) -> Client {
-        let (link, inner) = (self.clone(), Client::new(self.server.service(Identity::internal(self.who)), "default"));
+        let (link, inner) = (self.clone(), Client::new(self.server.service(Identity::internal(self.who))));
         let service = tower::service_fn(move |request: Request<Body>| {
             let (link, inner) = (link.clone(), inner.clone());
             async move {
@@ -53,7 +51,7 @@ impl Link {
                 inner.send(request).await.map_err(tower::BoxError::from)
             }
         });
-        Client::new(service, "default")
+        Client::new(service)
     }
 }
 

@@ -8,10 +8,9 @@ use api::{FeatureGates, Kind};
 use apiserver::{FileStore, MemoryStore, Parts, Server, Settings, Store, StoreError};
 use controllers::{ControllersConfig, Metrics};
 use http::Method;
-use kube::Client;
 use prometheus_client::registry::Registry;
 use registry::authz::Identity;
-use runtime::{Clock, Informers, Obj, Scope, WatchEvent, watch};
+use runtime::{Client, Clock, Informers, Obj, Scope, WatchEvent, watch};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -49,19 +48,39 @@ pub(crate) async fn memory_server(clock: Clock) -> Server {
 pub(crate) struct Paused {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
-    _running: JoinHandle<Result<(), controllers::Error>>,
+    server: Server,
+    metrics: Registry,
+    _running: Option<JoinHandle<Result<(), controllers::Error>>>,
 }
 
 impl Paused {
     /// Starts a server, and the controllers that `choose` switches on.
     pub(crate) async fn start(choose: impl FnOnce(&mut ControllersConfig)) -> Paused {
+        let mut plane = Paused::without_controllers().await;
+        plane.start_controllers(choose);
+        plane
+    }
+
+    /// Starts a server alone.
+    pub(crate) async fn without_controllers() -> Paused {
         let clock = Clock::starting_at(machine::Time::from_secs(1_700_000_000));
         let server = memory_server(clock.clone()).await;
-        let client = |who: &str| Client::new(server.service(Identity::internal(who)), "default");
-        let mut config = config(client("controllers"), clock.clone(), &mut Registry::default());
+        let client = Client::new(server.service(Identity::internal("test")));
+        Paused { client, clock, server, metrics: Registry::default(), _running: None }
+    }
+
+    pub(crate) fn start_controllers(&mut self, choose: impl FnOnce(&mut ControllersConfig)) {
+        let client = Client::new(self.server.service(Identity::internal("controllers")));
+        let mut config = config(client, self.clock.clone(), &mut self.metrics);
         choose(&mut config);
-        let _running = tokio::spawn(controllers::run(config, CancellationToken::new()));
-        Paused { client: client("test"), clock, _running }
+        self._running = Some(tokio::spawn(controllers::run(config, CancellationToken::new())));
+    }
+
+    /// Returns the lines of a metric.
+    pub(crate) fn metric(&self, name: &str) -> Vec<String> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.metrics).unwrap();
+        text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
     }
 
     pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
@@ -180,7 +199,7 @@ impl Plane {
     async fn open(store: Box<dyn Store>, threaded: bool, gates: FeatureGates) -> Plane {
         let stop = CancellationToken::new();
         let server = server(store, threaded, gates, Clock::system(), &stop).await;
-        let client = Client::new(server.service(Identity::internal("test")), "default");
+        let client = Client::new(server.service(Identity::internal("test")));
         Plane { client, server, stop }
     }
 
@@ -195,7 +214,7 @@ impl Plane {
         let mut registry = Registry::default();
         let (on_ready, ready) = oneshot::channel();
         let stop = CancellationToken::new();
-        let client = Client::new(self.server.service(Identity::internal("controllers")), "default");
+        let client = Client::new(self.server.service(Identity::internal("controllers")));
         let config = ControllersConfig {
             endpointslices: Some(endpoints::Config::new(gates, 100, 5, Duration::ZERO).unwrap()),
             scheduler: true,

@@ -36,6 +36,9 @@ async fn containers_their_state_and_their_address_are_read() {
     assert_eq!(client.container_status("c2").await.unwrap().exit_code, 137);
     assert_eq!(client.sandbox_addresses(&all[0].sandbox_id).await.unwrap(), ["10.1.0.9"]);
     assert!(client.container_status("c3").await.unwrap_err().is_not_found());
+    runtime.refuse("c1", true);
+    let refused = client.container_status("c1").await.unwrap_err();
+    assert!(!refused.is_not_found() && matches!(refused, Error::Refused { code: 2, .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -46,18 +49,35 @@ async fn commands_end_with_their_output_or_are_cancelled() {
     runtime.set("c1", made("u1", "app"));
     runtime.command("loud", Command { stdout: vec![b'x'; 3 << 20], exit_code: 3, ..Command::default() });
     runtime.command("slow", Command { takes: Duration::from_secs(3600), ..Command::default() });
-    let output = client.exec("c1", &words(&["loud", ""]), 1).await.unwrap();
+    let output = client.exec("c1", &words(&["loud", ""]), Duration::from_secs(1)).await.unwrap();
     assert_eq!((output.stdout.len(), output.exit_code), (10_240, 3), "more than a window came, little of it is kept");
-    match client.exec("c1", &words(&["nope"]), 1).await {
+    match client.exec("c1", &words(&["nope"]), Duration::from_secs(1)).await {
         Err(Error::Refused { code: 2, message }) => assert!(message.contains("\"nope\": executable file not found")),
         other => panic!("{other:?}"),
     }
     let slow = words(&["slow"]);
     tokio::select! {
-        ended = client.exec("c1", &slow, 1) => panic!("{ended:?}"),
+        ended = client.exec("c1", &slow, Duration::from_secs(60)) => panic!("{ended:?}"),
         () = until(|| runtime.under_way() == 1) => {}
     }
     until(|| runtime.calls().contains(&"Cancelled".to_owned())).await;
+}
+
+#[tokio::test]
+async fn a_command_whose_time_is_over_is_ended_by_the_runtime_and_its_end_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Runtime::start(&folder.path().join("cri.sock"));
+    let client = Client::new(folder.path().join("cri.sock").to_str().unwrap());
+    runtime.set("c1", made("u1", "app"));
+    let dies_in = Duration::from_millis(200);
+    runtime.command("slow", Command { takes: Duration::from_secs(3600), dies_in, ..Command::default() });
+    let began = std::time::Instant::now();
+    match client.exec("c1", &words(&["slow"]), Duration::from_millis(100)).await {
+        Err(Error::Refused { code: 4, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(began.elapsed() >= Duration::from_millis(320), "not before the command is gone: {:?}", began.elapsed());
+    assert_eq!(runtime.under_way(), 0);
 }
 
 /// Waits until something holds.

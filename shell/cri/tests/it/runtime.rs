@@ -23,10 +23,11 @@ pub(crate) struct Made {
     pub(crate) ip: String,
 }
 
-/// How a command ends: after how long, with which output and exit code.
+/// How a command ends: after how long, with which output and exit code; `dies_in`: after its call was cancelled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Command {
     pub(crate) takes: Duration,
+    pub(crate) dies_in: Duration,
     pub(crate) stdout: Vec<u8>,
     pub(crate) exit_code: i32,
 }
@@ -35,6 +36,8 @@ pub(crate) struct Command {
 struct State {
     containers: BTreeMap<String, Made>,
     commands: BTreeMap<String, Command>,
+    /// Containers that the runtime does not tell more of than that they are there.
+    refused: Vec<String>,
     calls: Vec<String>,
     under_way: usize,
 }
@@ -56,6 +59,15 @@ impl Runtime {
     /// Makes or changes a container.
     pub(crate) fn set(&self, id: &str, made: Made) {
         self.state.lock().unwrap().containers.insert(id.to_owned(), made);
+    }
+
+    /// Refuses to tell more of a container than that it is there, or no longer does.
+    pub(crate) fn refuse(&self, id: &str, refused: bool) {
+        let mut state = self.state.lock().unwrap();
+        state.refused.retain(|known| known != id);
+        if refused {
+            state.refused.push(id.to_owned());
+        }
     }
 
     /// Says how a command ends, by its first word; others succeed.
@@ -118,6 +130,8 @@ impl Drop for UnderWay {
 
 async fn answer(state: Arc<Mutex<State>>, request: Request<h2::RecvStream>, mut respond: h2::server::SendResponse<Bytes>) {
     let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
+    let limit = request.headers().get("grpc-timeout").map(|limit| limit.to_str().unwrap().strip_suffix('m').unwrap());
+    let limit = limit.map_or(Duration::MAX, |limit| Duration::from_millis(limit.parse().unwrap()));
     let mut body = Vec::new();
     let mut stream = request.into_body();
     while let Some(Ok(bytes)) = stream.data().await {
@@ -133,6 +147,7 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<h2::RecvStream>, mut 
         match method.as_str() {
             "Version" => Ok(Message::default().text(1, "0.1.0").text(2, "fake").text(3, "1.0").bytes()),
             "ListContainers" => Ok(list(&state, &argument)),
+            "ContainerStatus" | "PodSandboxStatus" if state.refused.contains(&argument) => Err((2, "the shim does not answer")),
             "ContainerStatus" => state.containers.get(&argument).map(status).ok_or((5, "not found")),
             "PodSandboxStatus" => state.containers.get(&argument).map(sandbox).ok_or((5, "not found")),
             "ExecSync" if state.containers.get(&argument).is_some_and(|made| made.running) => Ok(Vec::new()),
@@ -150,16 +165,19 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<h2::RecvStream>, mut 
                 state.lock().unwrap().under_way += 1;
                 UnderWay(Arc::clone(&state))
             };
-            tokio::select! {
-                () = tokio::time::sleep(command.takes) => {}
-                _ = std::future::poll_fn(|context| respond.poll_reset(context)) => {
-                    state.lock().unwrap().calls.push("Cancelled".to_owned());
-                    return;
-                }
+            let cancelled = || state.lock().unwrap().calls.push("Cancelled".to_owned());
+            let in_time = tokio::select! {
+                () = tokio::time::sleep(command.takes) => true,
+                () = tokio::time::sleep(limit) => false,
+                _ = std::future::poll_fn(|context| respond.poll_reset(context)) => return cancelled(),
+            };
+            if !in_time {
+                cancelled();
+                tokio::time::sleep(command.dies_in).await;
             }
             drop(under_way);
             let answer = Message::default().element(1, &command.stdout).number(3, i64::from(command.exit_code));
-            Ok(answer.bytes())
+            if in_time { Ok(answer.bytes()) } else { Err((4, "context deadline exceeded")) }
         }
         (_, answered) => answered,
     };

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use kube::Client;
 use machine::BackOff;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::client::Client;
 use crate::requests::{self, RequestError};
 
 /// Objects that are asked for at a time.
@@ -40,6 +40,8 @@ pub(super) trait Sink: Send {
     fn list_begins(&mut self);
     /// Takes an object; returns its resourceVersion.
     fn apply(&mut self, text: &str) -> Option<String>;
+    /// Takes a text if it is an object with a resourceVersion, which is returned; else nothing has happened.
+    fn try_apply(&mut self, text: &str) -> Option<String>;
     fn delete(&mut self, text: &str) -> Option<String>;
     fn list_ends(&mut self);
     /// Returns whether nobody listens any more.
@@ -205,9 +207,21 @@ impl Feed {
     }
 }
 
+/// Returns the text of an object that is new or another, if the line begins as those of all servers do: then it need not be looked
+/// for, and a large object is read once and not twice. What follows the object, if anything does, makes it unreadable.
+fn changed(line: &[u8]) -> Option<&str> {
+    let heads = [b"{\"type\":\"MODIFIED\",\"object\":".as_slice(), b"{\"type\":\"ADDED\",\"object\":".as_slice()];
+    let rest = heads.into_iter().find_map(|head| line.strip_prefix(head))?;
+    std::str::from_utf8(rest.strip_suffix(b"}")?).ok()
+}
+
 /// Takes one event.
 fn take(line: &[u8], version: &mut String, sink: &mut impl Sink) -> Result<(), WatchError> {
     if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(());
+    }
+    if let Some(seen) = changed(line).and_then(|text| sink.try_apply(text)) {
+        *version = seen;
         return Ok(());
     }
     let event: Event<'_> = serde_json::from_slice(line).map_err(broken)?;
@@ -236,4 +250,51 @@ fn encode(text: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Remembers what it was given; an object is a JSON value.
+    #[derive(Default)]
+    struct Recorder(Vec<String>);
+
+    impl Sink for Recorder {
+        fn list_begins(&mut self) {}
+        fn apply(&mut self, text: &str) -> Option<String> {
+            self.0.push(format!("looked for {text}"));
+            Some("1".to_owned())
+        }
+        fn try_apply(&mut self, text: &str) -> Option<String> {
+            serde_json::from_str::<serde_json::Value>(text).ok()?;
+            self.0.push(format!("found {text}"));
+            Some("2".to_owned())
+        }
+        fn delete(&mut self, text: &str) -> Option<String> {
+            self.0.push(format!("deleted {text}"));
+            None
+        }
+        fn list_ends(&mut self) {}
+        fn is_over(&mut self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn an_object_is_found_wherever_it_stands() {
+        let mut recorder = Recorder::default();
+        let mut take = |line: &str| {
+            let mut version = String::new();
+            take(line.as_bytes(), &mut version, &mut recorder).map(|()| version).map_err(drop)
+        };
+        assert_eq!(take(r#"{"type":"MODIFIED","object":{"a":"}"}}"#), Ok("2".to_owned()));
+        assert_eq!(take(r#"{"type":"ADDED","object":{}}"#), Ok("2".to_owned()));
+        assert_eq!(take(r#"{"type":"ADDED","object":{},"more":{}}"#), Ok("1".to_owned()));
+        assert_eq!(take(r#"{"object":{"b":1},"type":"MODIFIED"}"#), Ok("1".to_owned()));
+        assert_eq!(take(r#"{"type":"DELETED","object":{}}"#), Ok(String::new()));
+        assert_eq!(take(r#"{"type":"MODIFIED","object":{"a":}}"#), Err(()));
+        let expected = [r#"found {"a":"}"}"#, "found {}", "looked for {}", r#"looked for {"b":1}"#, "deleted {}"];
+        assert_eq!(recorder.0, expected);
+    }
 }

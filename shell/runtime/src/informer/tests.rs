@@ -7,10 +7,10 @@ use api::Pod;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Body;
 
 /// What the server answers to a request, in turn.
 enum Reply {
@@ -61,7 +61,7 @@ impl Server {
                 Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(body).unwrap())
             }
         });
-        Client::new(service, "default")
+        Client::new(service)
     }
 
     fn asked(&self) -> Vec<String> {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::Body as HttpBody;
 use http::{Request, Response};
-use kube::client::Body as HttpBody;
 use machine::Time;
 
 /// What a server was sent.
@@ -36,7 +36,7 @@ fn writer(answers: Vec<(u16, Value)>) -> (Writer, Arc<Mutex<Vec<Sent>>>) {
         }
     });
     let clock = Clock::starting_at(Time::from_secs(1));
-    (Writer::new(Client::new(service, "default"), clock, "lifesign-test", Metrics::default()), seen)
+    (Writer::new(Client::new(service), clock, "lifesign-test", Metrics::default()), seen)
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn a_server_that_never_answers_does_not_hold_anybody_up() {
     let service =
         tower::service_fn(|_: Request<HttpBody>| std::future::pending::<Result<Response<HttpBody>, std::io::Error>>());
     let clock = Clock::starting_at(Time::from_secs(1));
-    let writer = Writer::new(Client::new(service, "default"), clock, "lifesign-test", Metrics::default());
+    let writer = Writer::new(Client::new(service), clock, "lifesign-test", Metrics::default());
     let begun = tokio::time::Instant::now();
     let write = Write::to::<api::Pod>("d", "p", Verb::Merge(json!({})));
     let failure = writer.perform(&write).await.unwrap_err();

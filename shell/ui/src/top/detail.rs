@@ -1,14 +1,14 @@
 //! One object in detail.
 
 use machine::Time;
-use ratatui::text::{Line, Span};
-use view::{Delta, NodeRow, PodRow, ServiceRow, Step, StepName};
+use view::{Delta, NodeRow, PodRow, ServiceRow, StartStep, StepName};
 
+use super::screen::{Line, Span};
 use super::table::{age, plain, strip_of, word};
 use super::{Tab, Top};
 
 /// Returns the lines about what is open.
-pub(super) fn lines(top: &Top, seen: &Delta, key: &str, now: Time, width: u16) -> Vec<Line<'static>> {
+pub(super) fn lines(top: &Top, seen: &Delta, key: &str, now: Time, width: usize) -> Vec<Line> {
     let found = match top.tab {
         Tab::Pods => seen.pods.put.iter().find(|row| row.key == key).map(|row| pod(top, seen, row, now, width)),
         Tab::Services => seen.services.put.iter().find(|row| row.key == key).map(|row| service(top, row)),
@@ -21,11 +21,11 @@ pub(super) fn lines(top: &Top, seen: &Delta, key: &str, now: Time, width: u16) -
     found.unwrap_or_else(|| vec![Line::from(format!("{} is gone", plain(key)))])
 }
 
-fn title(top: &Top, text: &str) -> Line<'static> {
+fn title(top: &Top, text: &str) -> Line {
     Line::from(Span::styled(plain(text), top.bold()))
 }
 
-fn pod(top: &Top, seen: &Delta, row: &PodRow, now: Time, width: u16) -> Vec<Line<'static>> {
+fn pod(top: &Top, seen: &Delta, row: &PodRow, now: Time, width: usize) -> Vec<Line> {
     let mut lines = vec![title(top, &format!("pod {}: {} {}", row.key, word(row.state), row.reason))];
     if !row.message.is_empty() {
         lines.push(Line::from(plain(&row.message)));
@@ -43,7 +43,7 @@ fn pod(top: &Top, seen: &Delta, row: &PodRow, now: Time, width: u16) -> Vec<Line
             "{} of {}: {}, every {} ms",
             probe.probe, probe.container, probe.asks, probe.period_ms
         ))));
-        let strip = strip_of(top, seen, &probe.key, usize::from(width.saturating_sub(4)));
+        let strip = strip_of(top, seen, &probe.key, width.saturating_sub(4));
         lines.push(if strip.spans.is_empty() {
             Line::from("  no agent of Lifesign tells its attempts")
         } else {
@@ -83,7 +83,7 @@ fn pod(top: &Top, seen: &Delta, row: &PodRow, now: Time, width: u16) -> Vec<Line
     lines
 }
 
-fn indented(strip: Line<'static>) -> Line<'static> {
+fn indented(strip: Line) -> Line {
     let mut spans = vec![Span::raw("  ")];
     spans.extend(strip.spans);
     Line::from(spans)
@@ -102,12 +102,12 @@ const fn step_word(step: StepName) -> &'static str {
 }
 
 /// Returns the steps of a start, each with the time from the first one; exact ones if there are any.
-fn waterfall(steps: &[Step]) -> String {
-    let exact: Vec<&Step> = steps.iter().filter(|step| step.exact).collect();
+fn waterfall(steps: &[StartStep]) -> String {
+    let exact: Vec<&StartStep> = steps.iter().filter(|step| step.exact).collect();
     let mut used = if exact.len() > 1 { exact } else { steps.iter().collect() };
     used.sort_by_key(|step| step.at);
     let Some(first) = used.first().map(|step| step.at) else { return String::new() };
-    let part = |step: &&Step| {
+    let part = |step: &&StartStep| {
         let after_us = step.at - first;
         match (after_us, step.exact) {
             (0, _) => step_word(step.step).to_owned(),
@@ -118,7 +118,7 @@ fn waterfall(steps: &[Step]) -> String {
     used.iter().map(part).collect::<Vec<_>>().join("  ")
 }
 
-fn service(top: &Top, row: &ServiceRow) -> Vec<Line<'static>> {
+fn service(top: &Top, row: &ServiceRow) -> Vec<Line> {
     let mut lines = vec![title(top, &format!("service {}", row.key))];
     lines.push(Line::from(format!("{} {} {}", row.type_, row.cluster_ip, row.ports.join(", "))));
     lines.push(Line::default());
@@ -134,7 +134,7 @@ fn service(top: &Top, row: &ServiceRow) -> Vec<Line<'static>> {
     lines
 }
 
-fn node(top: &Top, row: &NodeRow, now: Time) -> Vec<Line<'static>> {
+fn node(top: &Top, row: &NodeRow, now: Time) -> Vec<Line> {
     let assumed = if row.grace_known { "" } else { " (assumed)" };
     vec![
         title(top, &format!("node {}", row.key)),

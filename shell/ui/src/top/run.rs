@@ -3,13 +3,13 @@
 use std::io;
 use std::time::Duration;
 
+use crossterm::event::{self, Event, KeyEventKind};
 use machine::Time;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use ratatui::{DefaultTerminal, Frame};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use view::Delta;
 
+use super::terminal::Terminal;
 use super::{Flow, Top};
 use crate::shared::Shared;
 
@@ -32,11 +32,10 @@ pub struct TopConfig {
 /// Draws on the terminal until the user quits or all is over.
 pub async fn run(shared: Shared, config: TopConfig, stop: CancellationToken) -> io::Result<()> {
     let viewer = shared.view(usize::MAX);
-    let mut terminal = ratatui::try_init()?;
+    let terminal = Terminal::open()?;
     let keys = read_keys(stop.clone());
-    let result = draw_all(&mut terminal, &shared, config, keys, &stop).await;
+    let result = draw_all(terminal, &shared, config, keys, &stop).await;
     stop.cancel();
-    ratatui::try_restore()?;
     drop(viewer);
     result
 }
@@ -61,7 +60,7 @@ fn read_keys(stop: CancellationToken) -> mpsc::Receiver<Event> {
 }
 
 async fn draw_all(
-    terminal: &mut DefaultTerminal,
+    mut terminal: Terminal,
     shared: &Shared,
     config: TopConfig,
     mut keys: mpsc::Receiver<Event>,
@@ -70,7 +69,7 @@ async fn draw_all(
     let mut top = Top { colour: config.colour, cluster: config.cluster, ..Top::default() };
     loop {
         let (seen, now) = look(shared);
-        terminal.draw(|frame: &mut Frame<'_>| top.draw(frame, &seen, now, problem(shared, now).as_deref()))?;
+        terminal.draw(|screen| top.draw(screen, &seen, now, problem(shared, now).as_deref()))?;
         let event = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             event = keys.recv() => match event {

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
+use crossterm::style::Color;
 use machine::Time;
-use ratatui::layout::Constraint;
-use ratatui::style::{Color, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Row};
-use view::{Attempt, Delta, EventRow, NodeRow, Outcome, PodRow, PodState, ServiceRow, chances_left};
+use view::{Attempt, AttemptResult, Delta, EventRow, NodeRow, PodRow, PodState, ServiceRow, chances_left};
 
+use super::screen::{Line, Span, Style, Width};
 use super::{Order, Tab, Top};
 
-pub(super) type Rows = (Vec<&'static str>, Vec<Constraint>, Vec<Row<'static>>);
+/// Titles, widths, and the columns of every row.
+pub(super) type Rows = (Vec<&'static str>, Vec<Width>, Vec<Vec<Line>>);
 
 /// Returns the keys of the rows that are listed, in order.
 pub(super) fn keys(top: &Top, seen: &Delta) -> Vec<String> {
@@ -24,7 +23,7 @@ pub(super) fn keys(top: &Top, seen: &Delta) -> Vec<String> {
 }
 
 /// Returns titles, widths and rows.
-pub(super) fn rows(top: &Top, seen: &Delta, now: Time, width: u16) -> Rows {
+pub(super) fn rows(top: &Top, seen: &Delta, now: Time, width: usize) -> Rows {
     match top.tab {
         Tab::Pods => pod_rows(top, seen, now, width),
         Tab::Services => service_rows(top, seen),
@@ -73,51 +72,45 @@ pub(super) const fn word(state: PodState) -> &'static str {
 
 const fn colour(state: PodState) -> Color {
     match state {
-        PodState::Failed => Color::Red,
-        PodState::NotReady => Color::Yellow,
-        PodState::Pending => Color::Cyan,
-        PodState::Terminating => Color::Magenta,
-        PodState::Ready | PodState::Succeeded => Color::Green,
+        PodState::Failed => Color::DarkRed,
+        PodState::NotReady => Color::DarkYellow,
+        PodState::Pending => Color::DarkCyan,
+        PodState::Terminating => Color::DarkMagenta,
+        PodState::Ready | PodState::Succeeded => Color::DarkGreen,
     }
 }
 
-fn pod_rows(top: &Top, seen: &Delta, now: Time, width: u16) -> Rows {
+fn pod_rows(top: &Top, seen: &Delta, now: Time, width: usize) -> Rows {
     // What is left beside the columns of a fixed width goes to names and strips.
-    let strip = usize::from(width.saturating_sub(64).clamp(16, 60));
-    let name = usize::from(width).saturating_sub(strip + 18 + 8 + 5 + 4).max(20);
+    let strip = width.saturating_sub(64).clamp(16, 60);
+    let name = width.saturating_sub(strip + 18 + 8 + 5 + 4).max(20);
     let row = |pod: &PodRow| {
         let reason = if pod.reason.is_empty() { word(pod.state) } else { &pod.reason };
         let probe = pod.probes.iter().find(|probe| probe.probe == "Readiness").or(pod.probes.first());
         let attempts = probe.map(|probe| strip_of(top, seen, &probe.key, strip)).unwrap_or_default();
         let since = if pod.since > 0 { pod.since } else { pod.created_at };
-        Row::new([
-            Cell::from(Span::styled(reason.to_owned(), top.tone(colour(pod.state)))),
-            Cell::from(shortened(&pod.key, name)),
-            Cell::from(attempts),
-            Cell::from(pod.restarts.to_string()),
-            Cell::from(age(now, since)),
-        ])
+        vec![
+            Line::from(Span::styled(reason.to_owned(), top.tone(colour(pod.state)))),
+            Line::from(shortened(&pod.key, name)),
+            attempts,
+            Line::from(pod.restarts.to_string()),
+            Line::from(age(now, since)),
+        ]
     };
-    let widths = [
-        Constraint::Length(18),
-        Constraint::Min(20),
-        Constraint::Length(u16::try_from(strip).unwrap_or(16)),
-        Constraint::Length(8),
-        Constraint::Length(5),
-    ];
+    let widths = [Width::Fixed(18), Width::AtLeast(20), Width::Fixed(strip), Width::Fixed(8), Width::Fixed(5)];
     (vec!["STATE", "POD", "ATTEMPTS", "RESTARTS", "FOR"], widths.into(), pods(top, seen).into_iter().map(row).collect())
 }
 
 /// Returns the last attempts of a probe: a block for each, the taller the longer it took; `x`: it failed.
-pub(super) fn strip_of(top: &Top, seen: &Delta, key: &str, width: usize) -> Line<'static> {
+pub(super) fn strip_of(top: &Top, seen: &Delta, key: &str, width: usize) -> Line {
     let Some(strip) = seen.strips.put.iter().find(|strip| strip.key == key) else { return Line::default() };
     let first = strip.attempts.len().saturating_sub(width);
     let sign = |attempt: &Attempt| {
         let (text, style): (String, Style) = match attempt.outcome {
-            Outcome::Success => (block(attempt.took).to_string(), top.tone(Color::Green)),
-            Outcome::Warning => (block(attempt.took).to_string(), top.tone(Color::Yellow)),
-            Outcome::Failure => ("x".to_owned(), top.tone(Color::Red)),
-            Outcome::Unknown => ("?".to_owned(), top.dim()),
+            AttemptResult::Success => (block(attempt.took).to_string(), top.tone(Color::DarkGreen)),
+            AttemptResult::Warning => (block(attempt.took).to_string(), top.tone(Color::DarkYellow)),
+            AttemptResult::Failure => ("x".to_owned(), top.tone(Color::DarkRed)),
+            AttemptResult::Unknown => ("?".to_owned(), top.dim()),
         };
         Span::styled(text, style)
     };
@@ -136,17 +129,16 @@ fn block(took: Duration) -> char {
 
 fn service_rows(top: &Top, seen: &Delta) -> Rows {
     let row = |service: &ServiceRow| {
-        let tone = if service.ready > 0 { top.tone(Color::Green) } else { top.tone(Color::Red) };
-        Row::new([
-            Cell::from(service.key.clone()),
-            Cell::from(Span::styled(service.ready.to_string(), tone)),
-            Cell::from(service.draining.to_string()),
-            Cell::from(service.not_ready.to_string()),
-            Cell::from(format!("{} {}", service.cluster_ip, service.ports.join(","))),
-        ])
+        let tone = if service.ready > 0 { top.tone(Color::DarkGreen) } else { top.tone(Color::DarkRed) };
+        vec![
+            Line::from(service.key.clone()),
+            Line::from(Span::styled(service.ready.to_string(), tone)),
+            Line::from(service.draining.to_string()),
+            Line::from(service.not_ready.to_string()),
+            Line::from(format!("{} {}", service.cluster_ip, service.ports.join(","))),
+        ]
     };
-    let widths =
-        [Constraint::Min(24), Constraint::Length(5), Constraint::Length(8), Constraint::Length(9), Constraint::Min(26)];
+    let widths = [Width::AtLeast(24), Width::Fixed(5), Width::Fixed(8), Width::Fixed(9), Width::AtLeast(26)];
     let titles = vec!["SERVICE", "READY", "DRAINING", "NOT READY", "ADDRESS"];
     (titles, widths.into(), services(top, seen).into_iter().map(row).collect())
 }
@@ -154,29 +146,29 @@ fn service_rows(top: &Top, seen: &Delta) -> Rows {
 fn node_rows(top: &Top, seen: &Delta, now: Time) -> Rows {
     let row = |node: &NodeRow| {
         let (state, tone) = match node.ready.as_str() {
-            "True" => ("Ready".to_owned(), Color::Green),
-            "" => ("no status".to_owned(), Color::Cyan),
-            _ => (if node.reason.is_empty() { "NotReady".to_owned() } else { node.reason.clone() }, Color::Red),
+            "True" => ("Ready".to_owned(), Color::DarkGreen),
+            "" => ("no status".to_owned(), Color::DarkCyan),
+            _ => (if node.reason.is_empty() { "NotReady".to_owned() } else { node.reason.clone() }, Color::DarkRed),
         };
         let assumed = if node.grace_known { "" } else { "?" };
-        Row::new([
-            Cell::from(Span::styled(state, top.tone(tone))),
-            Cell::from(node.key.clone()),
-            Cell::from(age(now, node.heartbeat_at)),
-            Cell::from(format!("{}s{assumed}", node.grace_ms / 1_000)),
-            Cell::from(chances_left(node, now).to_string()),
-            Cell::from(format!("{}/{}", node.pods_ready, node.pods)),
-            Cell::from(node.taints.join(" ")),
-        ])
+        vec![
+            Line::from(Span::styled(state, top.tone(tone))),
+            Line::from(node.key.clone()),
+            Line::from(age(now, node.heartbeat_at)),
+            Line::from(format!("{}s{assumed}", node.grace_ms / 1_000)),
+            Line::from(chances_left(node, now).to_string()),
+            Line::from(format!("{}/{}", node.pods_ready, node.pods)),
+            Line::from(node.taints.join(" ")),
+        ]
     };
     let widths = [
-        Constraint::Length(18),
-        Constraint::Min(16),
-        Constraint::Length(9),
-        Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Min(8),
+        Width::Fixed(18),
+        Width::AtLeast(16),
+        Width::Fixed(9),
+        Width::Fixed(6),
+        Width::Fixed(7),
+        Width::Fixed(8),
+        Width::AtLeast(8),
     ];
     let titles = vec!["STATE", "NODE", "HEARTBEAT", "GRACE", "CHANCES", "PODS", "TAINTS"];
     (titles, widths.into(), nodes(top, seen).into_iter().map(row).collect())
@@ -184,16 +176,16 @@ fn node_rows(top: &Top, seen: &Delta, now: Time) -> Rows {
 
 fn event_rows(top: &Top, seen: &Delta, now: Time) -> Rows {
     let row = |event: &EventRow| {
-        let tone = if event.warning { top.tone(Color::Yellow) } else { Style::default() };
+        let tone = if event.warning { top.tone(Color::DarkYellow) } else { Style::default() };
         let times = if event.count > 1 { format!("{} x{}", event.reason, event.count) } else { event.reason.clone() };
-        Row::new([
-            Cell::from(age(now, event.at)),
-            Cell::from(Span::styled(times, tone)),
-            Cell::from(shortened(&event.object, 24)),
-            Cell::from(plain(&event.message)),
-        ])
+        vec![
+            Line::from(age(now, event.at)),
+            Line::from(Span::styled(times, tone)),
+            Line::from(shortened(&event.object, 24)),
+            Line::from(plain(&event.message)),
+        ]
     };
-    let widths = [Constraint::Length(5), Constraint::Length(18), Constraint::Length(24), Constraint::Min(20)];
+    let widths = [Width::Fixed(5), Width::Fixed(18), Width::Fixed(24), Width::AtLeast(20)];
     (vec!["AGE", "REASON", "OBJECT", "MESSAGE"], widths.into(), events(top, seen).into_iter().map(row).collect())
 }
 

@@ -1,10 +1,8 @@
 use std::sync::Arc;
 
 use api::Timestamp;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
-use view::{AgentReport, Board, Fact, Limits, Seen};
+use view::{AgentReport, Board, Fact, Limits, Origin};
 
 use super::*;
 
@@ -48,17 +46,16 @@ fn seen() -> Delta {
         Fact::Report(Arc::new(AgentReport::read(&report))),
     ];
     for fact in facts {
-        board.apply(NOW, Seen::Listed, fact);
+        board.apply(NOW, Origin::Listed, fact);
     }
     board.delta(NOW, None)
 }
 
 fn screen(top: &mut Top, width: u16, height: u16) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| top.draw(frame, &seen(), NOW, None)).unwrap();
-    let buffer = terminal.backend().buffer().clone();
-    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
-    (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+    let mut screen = Screen::new(width, height);
+    top.draw(&mut screen, &seen(), NOW, None);
+    let line = |y| screen.row(y).iter().filter_map(|cell| cell.letter).collect::<String>();
+    (0..usize::from(height)).map(|y| line(y).trim_end().to_owned()).collect()
 }
 
 fn press(top: &mut Top, codes: &[KeyCode]) -> Flow {
@@ -84,14 +81,13 @@ fn pods_are_listed_with_their_attempts_problems_first() {
 
 #[test]
 fn without_colour_there_is_none() {
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    let colours = |terminal: &Terminal<TestBackend>| {
-        terminal.backend().buffer().content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+    let colours = |colour: bool| {
+        let mut screen = Screen::new(80, 24);
+        Top { colour, ..Top::default() }.draw(&mut screen, &seen(), NOW, None);
+        (0..24).any(|y| screen.row(y).iter().any(|cell| cell.style.colour.is_some()))
     };
-    terminal.draw(|frame| Top::default().draw(frame, &seen(), NOW, None)).unwrap();
-    assert!(!colours(&terminal));
-    terminal.draw(|frame| Top { colour: true, ..Top::default() }.draw(frame, &seen(), NOW, None)).unwrap();
-    assert!(colours(&terminal));
+    assert!(!colours(false));
+    assert!(colours(true));
 }
 
 #[test]
@@ -135,8 +131,26 @@ fn nodes_services_and_events_have_lists_of_their_own() {
 }
 
 #[test]
+fn the_chosen_row_is_shown_and_the_other_way_round() {
+    let mut top = Top::default();
+    let reversed = |top: &mut Top, height: u16| {
+        let mut screen = Screen::new(80, height);
+        top.draw(&mut screen, &seen(), NOW, None);
+        let shown = (0..usize::from(height)).filter(|y| screen.row(*y).iter().all(|cell| cell.style.reversed));
+        let text = |y| screen.row(y).iter().filter_map(|cell| cell.letter).collect::<String>();
+        shown.map(|y| (y, text(y).contains("web-1"))).collect::<Vec<_>>()
+    };
+    assert_eq!(reversed(&mut top, 24), [(3, false)]);
+    press(&mut top, &[KeyCode::Down, KeyCode::Down]);
+    assert_eq!(reversed(&mut top, 24), [(4, true)]);
+    assert_eq!(reversed(&mut top, 5), [(3, true)], "where there is room for one row it is this one");
+    press(&mut top, &[KeyCode::Home]);
+    assert_eq!(reversed(&mut top, 5), [(3, false)]);
+}
+
+#[test]
 fn a_tiny_terminal_is_no_reason_to_panic() {
-    for (width, height) in [(1, 1), (10, 3), (40, 6), (300, 80)] {
+    for (width, height) in [(0, 0), (1, 1), (10, 3), (40, 6), (300, 80)] {
         screen(&mut Top::default(), width, height);
     }
 }

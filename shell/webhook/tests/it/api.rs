@@ -8,8 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use kube::Client;
-use kube::client::Body;
+use runtime::{Body, Client};
 use serde_json::{Value, json};
 
 pub(crate) const SECRET: &str = "/api/v1/namespaces/ns/secrets/lifesign-webhook";
@@ -83,7 +82,7 @@ impl Api {
 
     pub(crate) fn client(&self) -> Client {
         let api = self.clone();
-        Client::new(tower::service_fn(move |request| answer(api.clone(), request)), "default")
+        Client::new(tower::service_fn(move |request| answer(api.clone(), request)))
     }
 }
 

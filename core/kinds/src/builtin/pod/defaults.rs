@@ -11,7 +11,7 @@ use crate::builtin::fill::{drop_zeros, each_mut, fill, fill_number, inner};
 /// The service account of a pod that names none.
 const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 /// Priorities of the two classes that every cluster has; Kubernetes API.
-const SYSTEM_PRIORITIES: [(&str, i64); 2] =
+pub const SYSTEM_PRIORITIES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 /// Permission bits of files made from a volume: 0644.
 const DEFAULT_MODE: i64 = 0o644;

@@ -6,7 +6,7 @@ use registry::state::{Expect, Write, key};
 use serde_json::json;
 
 fn write(store: &mut FileStore, state: &mut RegistryState, write: Write) {
-    let (next, changes, answers) = state.stage(Time::from_secs(7), vec![write]).into_parts();
+    let (next, changes, answers, _) = state.snapshot().stage(Time::from_secs(7), vec![write]).into_parts();
     assert!(answers[0].is_ok());
     store.commit(&changes, state.floor(), Room::Free).unwrap();
     state.publish(next, &changes);
@@ -233,7 +233,7 @@ fn every_revision_was_reserved_by_an_earlier_commit() {
     let mut promised = 0;
     for batch in 0..60 {
         let writes = (0..250).map(|number| put(&format!("b{batch}-{number}"), Expect::Absent, number)).collect();
-        let (next, changes, _) = state.stage(Time::from_secs(7), writes).into_parts();
+        let (next, changes, _, _) = state.snapshot().stage(Time::from_secs(7), writes).into_parts();
         let before = store.written.reserved;
         store.commit(&changes, state.floor(), Room::Free).unwrap();
         state.publish(next, &changes);
@@ -251,7 +251,7 @@ fn large(name: &str) -> Write {
 
 /// Commits one write and publishes it if it was taken.
 fn commit(store: &mut FileStore, state: &mut RegistryState, write: Write, room: Room) -> Result<(), StoreError> {
-    let (next, changes, answers) = state.stage(Time::from_secs(7), vec![write]).into_parts();
+    let (next, changes, answers, _) = state.snapshot().stage(Time::from_secs(7), vec![write]).into_parts();
     assert!(answers[0].is_ok());
     store.commit(&changes, state.floor(), room)?;
     state.publish(next, &changes);

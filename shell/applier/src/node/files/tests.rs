@@ -69,7 +69,8 @@ fn static_pods_are_found_by_their_container_and_asked_as_their_probe_asks() {
     assert_eq!(pod.health_url().as_deref(), Some("https://10.0.0.1:6443/readyz"));
     let values = ComponentValues::ApiServer { not_ready_seconds: 60, unreachable_seconds: 60 };
     let content = pod.change(&values).unwrap().content.unwrap();
-    assert_eq!(values_of_manifest(Component::ApiServer, &content), Some(values));
+    let given = values.arguments().into_iter().collect();
+    assert_eq!(settings(Component::ApiServer, Some(&content)), Some(given));
     assert!(StaticPod::find(root.path(), Component::ControllerManager).unwrap().is_none());
     std::fs::write(root.path().join("twice.yaml"), manifest).unwrap();
     assert!(StaticPod::find(root.path(), Component::ApiServer).unwrap_err().0.contains("twice.yaml"));
@@ -81,4 +82,23 @@ fn what_a_kubelet_uses_is_what_it_says() {
         json!({"nodeStatusUpdateFrequency": "20s", "nodeStatusReportFrequency": "5m0s", "nodeLeaseDurationSeconds": 80});
     assert_eq!(kubelet_values(&configz), Some(KubeletValues::of(Duration::from_secs(20))));
     assert_eq!(kubelet_values(&json!({"nodeStatusUpdateFrequency": "20s"})), None, "unknown, not assumed");
+}
+
+#[test]
+fn what_a_file_says_explicitly_is_told_from_what_is_built_in() {
+    let manifest = |words: &str| {
+        let text = format!("kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    command: [kube-apiserver{words}]\n");
+        settings(Component::ApiServer, Some(text.as_bytes())).expect("a manifest")
+    };
+    let (none, explicit) = (manifest(""), manifest(", --default-not-ready-toleration-seconds, '300'"));
+    assert_eq!(none, BTreeMap::new());
+    assert_ne!(none, explicit, "300 is built in, and yet the process must be another one");
+    let running = ["kube-apiserver", "--default-not-ready-toleration-seconds=300"].map(str::to_owned);
+    assert_eq!(explicit_arguments(Component::ApiServer, &running), explicit, "however it is written");
+    assert_ne!(manifest(", --default-not-ready-toleration-seconds=60"), explicit);
+    let kubelet = |text: &str| settings(Component::Kubelet, Some(text.as_bytes()));
+    let fields = kubelet("kind: KubeletConfiguration\nnodeLeaseDurationSeconds: 40\nx: y\n");
+    assert_eq!(fields, Some([("nodeLeaseDurationSeconds", "40".to_owned())].into()));
+    assert_eq!((kubelet("edited"), settings(Component::ApiServer, Some(b"kind: Pod\n"))), (None, None));
+    assert_eq!(settings(Component::Kubelet, None), Some(BTreeMap::new()), "no file says nothing");
 }
