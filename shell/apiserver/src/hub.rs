@@ -63,7 +63,15 @@ struct Shared {
     /// What was written last, parsed.
     recent: Recent,
     /// By what their keys begin with: `/<group>/<resource>/`, or `/` for everything.
-    watchers: BTreeMap<String, Vec<Watcher>>,
+    watchers: BTreeMap<String, Watchers>,
+}
+
+/// Those who watch one resource.
+#[derive(Default)]
+struct Watchers {
+    list: Vec<Watcher>,
+    /// One for each receiver that is left, and this one.
+    count: Arc<()>,
 }
 
 enum Submit {
@@ -102,9 +110,15 @@ pub(crate) struct Subscription {
 pub(crate) struct Receiver {
     inner: mpsc::Receiver<Arc<Change>>,
     queued: Arc<AtomicUsize>,
+    count: Arc<()>,
 }
 
 impl Receiver {
+    /// Returns how many watch the resource.
+    pub(crate) fn watchers(&self) -> usize {
+        Arc::strong_count(&self.count) - 1
+    }
+
     pub(crate) async fn recv(&mut self) -> Option<Arc<Change>> {
         let change = self.inner.recv().await?;
         Some(self.received(change))
@@ -287,8 +301,10 @@ impl Hub {
         };
         let snapshot = shared.state.snapshot();
         let watcher = Watcher { prefix: prefix.to_owned(), internal, matcher, sender, queued: Arc::clone(&queued) };
-        shared.watchers.entry(resource_prefix.to_owned()).or_default().push(watcher);
-        Some(Subscription { snapshot, backlog, receiver: Receiver { inner: receiver, queued } })
+        let watchers = shared.watchers.entry(resource_prefix.to_owned()).or_default();
+        watchers.list.push(watcher);
+        let count = Arc::clone(&watchers.count);
+        Some(Subscription { snapshot, backlog, receiver: Receiver { inner: receiver, queued, count } })
     }
 
     /// Registers a watcher of everything, for the server's own controllers.
@@ -394,7 +410,7 @@ impl Shared {
         let resource = change.key.match_indices('/').nth(2).map_or(change.key.as_ref(), |(at, _)| &change.key[..=at]);
         for prefix in [resource, EVERYTHING] {
             let Some(watchers) = self.watchers.get_mut(prefix) else { continue };
-            watchers.retain(|watcher| watcher.offer(change, metrics));
+            watchers.list.retain(|watcher| watcher.offer(change, metrics));
         }
     }
 }

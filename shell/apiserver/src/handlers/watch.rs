@@ -41,6 +41,14 @@ const DEFAULT_LIFE: Duration = Duration::from_secs(30 * 60);
 /// No watch lasts longer than this, whatever its client asks for.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Events that follow each other within this time for each watcher of a resource are sent together: sending one to everybody costs both
+/// sides about as much, and who is always busy with the last event is late for the next.
+const GATHER_PER_WATCHER: Duration = Duration::from_micros(40);
+/// No event waits longer than this for those after it.
+const GATHER_MAX: Duration = Duration::from_millis(5);
+/// Less than this is not worth a timer.
+const GATHER_MIN: Duration = Duration::from_millis(1);
+
 /// The place of one watch.
 struct Slot {
     _place: Place,
@@ -114,6 +122,7 @@ pub(crate) fn watch(server: &Server, kind: &Arc<ServedKind>, target: &Target, ca
         bookmark_at: if query.bookmarks { bookmark_at } else { end },
         timer: Box::pin(tokio::time::sleep_until(if query.bookmarks { bookmark_at } else { end })),
         last: subscription.snapshot.revision,
+        sent: started,
     };
     let frames = futures::stream::unfold(stream, |mut stream| async move {
         let bytes = stream.next().await?;
@@ -153,6 +162,8 @@ struct Stream {
     timer: Pin<Box<Sleep>>,
     /// The revision that the client has reached.
     last: u64,
+    /// When it was sent something.
+    sent: Instant,
 }
 
 impl Stream {
@@ -169,11 +180,15 @@ impl Stream {
                 self.render(&pending, &mut out);
             }
             if out.len() > 0 {
+                self.sent = Instant::now();
                 return Some(out.into_bytes());
             }
             tokio::select! {
                 biased;
-                change = self.receiver.recv() => self.pending.push_back(Pending::Change(change?)),
+                change = self.receiver.recv() => {
+                    self.pending.push_back(Pending::Change(change?));
+                    self.gather().await;
+                }
                 () = &mut self.timer => {
                     if self.bookmark_at >= self.end {
                         return None;
@@ -184,6 +199,14 @@ impl Stream {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits for more if the last event went out a moment ago; the first one after a pause goes at once.
+    async fn gather(&self) {
+        let pace = gather_for(self.receiver.watchers());
+        if self.sent.elapsed() < pace {
+            tokio::time::sleep_until(self.sent + pace).await;
         }
     }
 
@@ -226,6 +249,13 @@ impl Stream {
         };
         Some(self.renderer.bookmark(revision, false))
     }
+}
+
+/// Returns how soon after one event the next is sent, by the number of watchers.
+fn gather_for(watchers: usize) -> Duration {
+    let watchers = u32::try_from(watchers).unwrap_or(u32::MAX);
+    let pace = GATHER_PER_WATCHER.saturating_mul(watchers).min(GATHER_MAX);
+    if pace < GATHER_MIN { Duration::ZERO } else { pace }
 }
 
 /// Lines that are sent together. One alone is not copied.

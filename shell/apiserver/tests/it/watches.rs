@@ -1,11 +1,14 @@
 //! The bounds of watches and metrics, exactly: in process nothing but the server's own queue keeps events.
 
+use std::time::Duration;
+
 use apiserver::Server;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use registry::authz::Identity;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::Service;
 
 use crate::plane::in_process;
@@ -67,6 +70,42 @@ async fn a_watcher_that_does_not_read_keeps_four_mebibytes_and_no_more() {
         create(&server, &json!({"metadata": {"name": format!("c{number}")}, "data": data})).await;
     }
     assert_eq!(read_to_end(slow).await, ["c0", "c1", "c2", "c3"]);
+}
+
+/// Returns how many events came together next, and how long they were waited for.
+async fn next_events(body: &mut apiserver::Body) -> (usize, Duration) {
+    let begun = Instant::now();
+    let bytes = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    (bytes.iter().filter(|byte| **byte == b'\n').count(), begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_follow_soon_go_together_where_many_watch_and_at_once_where_few_do() {
+    let (server, _) = in_process().await;
+    let mut one = watch(&server).await;
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    for name in ["a", "b"] {
+        create(&server, &named(name)).await;
+        assert_eq!(next_events(&mut one).await, (1, Duration::ZERO), "nobody else watches");
+    }
+    let mut others = Vec::new();
+    for _ in 0..49 {
+        others.push(watch(&server).await);
+    }
+    tokio::time::advance(Duration::from_secs(1)).await;
+    create(&server, &named("c")).await;
+    assert_eq!(next_events(&mut one).await, (1, Duration::ZERO), "the first after a pause");
+    let begun = Instant::now();
+    let (next, ()) = tokio::join!(next_events(&mut one), async {
+        for name in ["d", "e", "f"] {
+            create(&server, &named(name)).await;
+        }
+    });
+    assert_eq!(next, (3, begun.elapsed()), "those after it together");
+    assert!(next.1 >= Duration::from_millis(2) && next.1 <= Duration::from_millis(5), "{next:?}");
+    drop(others);
+    create(&server, &named("g")).await;
+    assert_eq!(next_events(&mut one).await, (1, Duration::ZERO), "the others are gone");
 }
 
 #[tokio::test]
