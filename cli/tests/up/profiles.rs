@@ -113,7 +113,7 @@ fn default_to_low_goes_through_medium_and_new_pods_feel_it() {
 
 #[test]
 fn a_profile_that_is_there_before_the_first_node_is_applied_directly_and_the_node_begins_with_it() {
-    let up = Up::start_in(&["--worker-latency-profile", "Low"], &[("LIFESIGN_CLOCK_SPEED", "10")]);
+    let up = Up::start_with(&["--worker-latency-profile", "Low"]);
     let cluster = up.wait_for(CLUSTERS, "cluster", "at Low", |cluster| complete(cluster, "ProfileUpdated"));
     assert_eq!(annotation(&cluster, "applied-profile"), "LowUpdateSlowReaction");
     assert_eq!(lease_seconds(&up), 240);

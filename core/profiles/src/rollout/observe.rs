@@ -164,7 +164,8 @@ impl Rollout {
         let observed = match world.control_plane {
             ControlPlane::Own { grace, tolerations } => {
                 let (kcm, kas) = self.own_control_plane(world, grace, tolerations, &mut settling);
-                let nodes = world.nodes.iter().map(|(name, node)| own_node(now, name, node, world, &mut settling)).collect();
+                let begun = world.nodes.iter().filter(|(name, node)| world.leases.contains_key(*name) || !is_new(now, node));
+                let nodes = begun.map(|(name, node)| own_node(now, name, node, world, &mut settling)).collect();
                 Observed { kcm: vec![kcm], kas: vec![kas], nodes }
             }
             ControlPlane::Stock { pods, .. } => self.observe_stock(now, world, pods, &mut settling),
@@ -351,6 +352,15 @@ fn tolerations_of(values: Option<&ComponentValues>) -> Option<(i64, i64)> {
     }
 }
 
+/// A node that was created this long ago should have begun to beat.
+const FIRST_BEAT: Duration = Duration::from_secs(10);
+
+/// Returns whether a node was created a moment ago. Its agent begins with the interval that is wanted, and says so with its first beat:
+/// what is not known for that moment is no reason to ask it for anything, or to go a longer way with the others.
+fn is_new(now: Time, node: &Node) -> bool {
+    node.metadata.creation_timestamp.is_some_and(|created| now.since(created.0) < FIRST_BEAT)
+}
+
 fn own_node(now: Time, name: &str, node: &Node, world: &World<'_>, settling: &mut Settling<'_>) -> WorkerNode {
     let mut worker = read_node(now, name, node, world);
     // One that has not begun to beat is asked beforehand.
@@ -376,7 +386,7 @@ pub(super) fn annotated_interval(node: &Node) -> Option<Duration> {
 }
 
 fn read_node(now: Time, name: &str, node: &Node, world: &World<'_>) -> WorkerNode {
-    // A node without a Lease has not begun to beat: its agent begins with the interval of Default.
+    // A node without a Lease has not begun to beat: an agent that knows nothing of profiles begins with the interval of Default.
     let lease = world.leases.get(name).map(|lease| interval_of(lease.duration));
     let mut worker = WorkerNode::new(name, lease.unwrap_or(Profile::Default.values().lease_renew_interval()));
     worker.control_plane = node.metadata.labels.contains_key(LABEL_CONTROL_PLANE);

@@ -417,6 +417,27 @@ fn a_node_that_joins_later_is_brought_to_the_profile() {
 }
 
 #[test]
+fn a_node_is_waited_for_until_its_first_beat_and_takes_no_step_before() {
+    let mut plane = idle(1);
+    plane.want("LowUpdateSlowReaction");
+    plane.finish();
+    plane.join("n9");
+    plane.leases.remove("n9");
+    plane.nodes.get_mut("n9").expect("it has joined")["metadata"]["creationTimestamp"] =
+        json!(api::Timestamp(plane.now).to_string());
+    let steps = |plane: &mut Plane| (plane.look().view.expect("there is an object").done, plane.rollout.pending.len());
+    assert_eq!(steps(&mut plane), (true, 0), "its agent is about to say how often it beats");
+    plane.now += Duration::from_secs(9);
+    plane.hold_lease("n9", Duration::from_secs(240));
+    assert_eq!(steps(&mut plane), (true, 0), "it begins with what is wanted");
+    plane.leases.remove("n9");
+    plane.now += Duration::from_secs(1);
+    assert!(!steps(&mut plane).0, "it does not beat");
+    plane.finish();
+    assert_eq!(plane.leases["n9"].duration.as_secs(), 240);
+}
+
+#[test]
 fn a_node_with_a_profile_of_its_own_keeps_it_whatever_the_others_get_and_joins_them_without_it() {
     let mut plane = idle(3);
     plane.rollout = Rollout::new(Options { per_node: true, ..Options::default() });
