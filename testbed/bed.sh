@@ -67,6 +67,8 @@ enter_cgroups() {
     mkdir -p "$folder/$cgroup"
     # A new cpuset has no cores.
     [ ! -e "$folder/cpuset.cpus" ] || for file in cpuset.cpus cpuset.mems; do cat "$folder/$file" >"$folder/$cgroup/$file"; done
+    # The bed is a machine of its own: with the share of one thread it would starve beside the tests.
+    [ ! -e "$folder/cpu.shares" ] || echo $(($(nproc) * 1024)) >"$folder/$cgroup/cpu.shares"
     echo $BASHPID >"$folder/$cgroup/cgroup.procs"
   done < <(hierarchies)
   if [ -e /sys/fs/cgroup/cgroup.procs ]; then
