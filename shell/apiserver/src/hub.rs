@@ -3,8 +3,10 @@
 //! Handlers prepare a write against a snapshot and hand it over; the writer takes all that wait, commits them as one
 //! batch, and only then shows them to readers and watchers. Nothing that is not on disk is ever visible.
 
+mod watchers;
+
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -16,24 +18,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::metrics::Metrics;
 use crate::store::{Fallback, Room, Store, StoreError};
+use watchers::Watchers;
+pub(crate) use watchers::{Matcher, Receiver};
 
 /// The most writes that share a transaction.
 const BATCH_WRITES: usize = 256;
-/// The most events that wait for a slow watcher; past that its stream ends and the client resumes.
-const WATCH_EVENTS_MAX: usize = 1_000;
-/// The most bytes that wait for a slow watcher.
-const WATCH_BYTES_MAX: usize = 4 << 20;
-/// The most events that wait for the server's own controllers: the window of changes holds as many anyway.
-const OWN_EVENTS_MAX: usize = 10_000;
 /// What all keys begin with.
 const EVERYTHING: &str = "/";
 /// How long after a commit found no room the next write that needs some is tried.
 const FULL_RETRY: Duration = Duration::from_secs(2);
 /// The most writes that wait for the writer; past that handlers wait in line themselves.
 const QUEUE_WRITES: usize = 4 * BATCH_WRITES;
-
-/// Decides whether a watcher cares about an object.
-pub(crate) type Matcher = Arc<dyn Fn(&Stored) -> bool + Send + Sync>;
 
 /// The state, the one writer, and those who watch.
 #[derive(Clone)]
@@ -66,14 +61,6 @@ struct Shared {
     watchers: BTreeMap<String, Watchers>,
 }
 
-/// Those who watch one resource.
-#[derive(Default)]
-struct Watchers {
-    list: Vec<Watcher>,
-    /// One for each receiver that is left, and this one.
-    count: Arc<()>,
-}
-
 enum Submit {
     /// A thread of its own does the disk work.
     Thread(mpsc::Sender<Pending>),
@@ -87,15 +74,6 @@ struct Pending {
     answer: oneshot::Sender<Result<Answer, Status>>,
 }
 
-struct Watcher {
-    prefix: String,
-    /// The server's own; if it ever falls behind it starts over by itself.
-    internal: bool,
-    matcher: Matcher,
-    sender: mpsc::Sender<Arc<Change>>,
-    queued: Arc<AtomicUsize>,
-}
-
 /// A watcher's end: the state it starts from, what happened since, and what will.
 pub(crate) struct Subscription {
     /// The present when it began.
@@ -104,41 +82,6 @@ pub(crate) struct Subscription {
     pub(crate) backlog: Vec<Arc<Change>>,
     /// The changes from then on; ends when the watcher was too slow.
     pub(crate) receiver: Receiver,
-}
-
-/// Receives changes and accounts for them.
-pub(crate) struct Receiver {
-    inner: mpsc::Receiver<Arc<Change>>,
-    queued: Arc<AtomicUsize>,
-    count: Arc<()>,
-}
-
-impl Receiver {
-    /// Returns how many watch the resource.
-    pub(crate) fn watchers(&self) -> usize {
-        Arc::strong_count(&self.count) - 1
-    }
-
-    pub(crate) async fn recv(&mut self) -> Option<Arc<Change>> {
-        let change = self.inner.recv().await?;
-        Some(self.received(change))
-    }
-
-    /// Returns a change that has come already.
-    pub(crate) fn try_recv(&mut self) -> Option<Arc<Change>> {
-        let change = self.inner.try_recv().ok()?;
-        Some(self.received(change))
-    }
-
-    fn received(&self, change: Arc<Change>) -> Arc<Change> {
-        self.queued.fetch_sub(change.object.size(), Ordering::Relaxed);
-        change
-    }
-
-    /// Returns whether everything that was sent has been received, and more can come.
-    pub(crate) fn is_level(&self) -> bool {
-        self.inner.is_empty() && !self.inner.is_closed()
-    }
 }
 
 impl Hub {
@@ -289,8 +232,6 @@ impl Hub {
         matcher: Matcher,
     ) -> Option<Subscription> {
         let internal = resource_prefix == EVERYTHING;
-        let (sender, receiver) = mpsc::channel(if internal { OWN_EVENTS_MAX } else { WATCH_EVENTS_MAX });
-        let queued = Arc::new(AtomicUsize::new(0));
         let mut shared = self.shared();
         let backlog = match since {
             None => Vec::new(),
@@ -300,11 +241,8 @@ impl Hub {
             }
         };
         let snapshot = shared.state.snapshot();
-        let watcher = Watcher { prefix: prefix.to_owned(), internal, matcher, sender, queued: Arc::clone(&queued) };
-        let watchers = shared.watchers.entry(resource_prefix.to_owned()).or_default();
-        watchers.list.push(watcher);
-        let count = Arc::clone(&watchers.count);
-        Some(Subscription { snapshot, backlog, receiver: Receiver { inner: receiver, queued, count } })
+        let receiver = shared.watchers.entry(resource_prefix.to_owned()).or_default().add(prefix, internal, matcher);
+        Some(Subscription { snapshot, backlog, receiver })
     }
 
     /// Registers a watcher of everything, for the server's own controllers.
@@ -410,34 +348,8 @@ impl Shared {
         let resource = change.key.match_indices('/').nth(2).map_or(change.key.as_ref(), |(at, _)| &change.key[..=at]);
         for prefix in [resource, EVERYTHING] {
             let Some(watchers) = self.watchers.get_mut(prefix) else { continue };
-            watchers.list.retain(|watcher| watcher.offer(change, metrics));
+            watchers.offer(change, metrics);
         }
-    }
-}
-
-impl Watcher {
-    /// Offers a change; false: the watcher is gone or too slow.
-    fn offer(&self, change: &Arc<Change>, metrics: &Metrics) -> bool {
-        if self.sender.is_closed() {
-            return false;
-        }
-        let cares = change.key.starts_with(&self.prefix)
-            && ((self.matcher)(&change.object) || change.previous.as_ref().is_some_and(|previous| (self.matcher)(previous)));
-        if !cares {
-            return true;
-        }
-        let size = change.object.size();
-        let queued = self.queued.load(Ordering::Relaxed);
-        // One event always has room, however large: else its watchers would start over for ever.
-        let full = !self.internal && queued > 0 && queued + size > WATCH_BYTES_MAX;
-        if full || self.sender.try_send(Arc::clone(change)).is_err() {
-            if !self.internal {
-                metrics.watch_overflow();
-            }
-            return false;
-        }
-        self.queued.fetch_add(size, Ordering::Relaxed);
-        true
     }
 }
 

@@ -185,7 +185,8 @@ impl Side {
         let deadline = Instant::now() + PATIENCE;
         let (mut last, mut since) = (Value::Null, Instant::now());
         loop {
-            let (state, settled) = (self.state(), self.is_settled());
+            // In this order: what is read after everything has settled is the end. On a busy machine much happens between two reads.
+            let (settled, state) = (self.is_settled(), self.state());
             if state != last || !settled {
                 since = Instant::now();
             }
